@@ -15,8 +15,8 @@ func TestRDMACore(t *testing.T) {
 	}
 	out := newWorld(t, "star:2").run(t, "h1", line[0], line[1:]...)
 	o := rdmacore.Read(out)
-	if len(o.Passed) < 131 || len(o.Failed) > 0 {
-		t.Errorf("%d tests passed, want 131 at least; failed: %q\n%s", len(o.Passed), o.Failed, out)
+	if len(o.Passed) < 135 || len(o.Failed) > 0 {
+		t.Errorf("%d tests passed, want 135 at least; failed: %q\n%s", len(o.Passed), o.Failed, out)
 	}
 	t.Logf("%d passed, %d skipped", len(o.Passed), len(o.Skipped))
 }

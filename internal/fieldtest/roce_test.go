@@ -94,8 +94,8 @@ func (n *network) rdmaCore(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := n.on(ctx, 0, n.roce(line...)...).CombinedOutput()
-	if o := rdmacore.Read(string(out)); err != nil || len(o.Passed) < 142 || len(o.Failed) > 0 {
-		t.Errorf("%v; %d tests passed, want 142 at least; failed: %q\n%s", err, len(o.Passed), o.Failed, out)
+	if o := rdmacore.Read(string(out)); err != nil || len(o.Passed) < 146 || len(o.Failed) > 0 {
+		t.Errorf("%v; %d tests passed, want 146 at least; failed: %q\n%s", err, len(o.Passed), o.Failed, out)
 	}
 }
 

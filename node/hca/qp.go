@@ -180,6 +180,7 @@ type QP struct {
 	resNext  int
 	held     recvWQE // cur, when it came from a shared queue
 	heldSGE  []SGE
+	tagged   *tagged // of one whose shared queue matches tags
 
 	grh      wire.GRH // of the path, if it is global
 	oldPath  path     // where packets went before a migration
@@ -274,6 +275,15 @@ func (h *HCA) CreateQP(init QPInit) (*QP, error) {
 			return nil, badAttr(verb, "srq", init.SRQ.num, "a live basic shared receive queue of this device")
 		}
 		c.MaxRecvWR, c.MaxRecvSGE = 0, 0
+		if init.SRQ.tags != nil {
+			if init.Type != RC {
+				return nil, badAttr(verb, "qp_type", init.Type, "RC where tags are matched")
+			}
+			// The send queue is the shared queue's own, for what is fetched.
+			init.SendCQ, init.RecvCQ, init.SigAll = init.SRQ.cq, init.SRQ.cq, false
+			c = Caps{MaxSendWR: min(2*init.SRQ.tags.most, l.MaxQPWR), MaxSendSGE: init.SRQ.tags.maxSGE,
+				MaxInline: tmhSize + rvhSize}
+		}
 	}
 	for _, f := range []struct {
 		attr     string
@@ -295,6 +305,9 @@ func (h *HCA) CreateQP(init QPInit) (*QP, error) {
 	}
 	if err := h.numberQP(q); err != nil {
 		return nil, err
+	}
+	if q.srq != nil && q.srq.tags != nil {
+		q.tagged, q.services = &tagged{}, 0
 	}
 	q.rq = recvQueue{cap: c.MaxRecvWR, maxSGE: c.MaxRecvSGE}
 	if q.pd != nil {
@@ -525,9 +538,10 @@ func (q *QP) completeSend(w *sendWQE, status WCStatus) {
 		q.cqBroken()
 		return
 	}
-	c.WRID, c.Status, c.Opcode, c.QPN = w.wrID, status, wrTable[w.op].wc, q.num
+	row := &wrTable[w.op]
+	c.WRID, c.Status, c.Opcode, c.QPN = w.wrID, status, row.wc, q.num
 	if status == WCSuccess {
-		c.ByteLen = w.length
+		c.ByteLen, c.Flags = w.length, row.flags
 	}
 	q.sendCQ.commit(q.h.now, status != WCSuccess)
 }

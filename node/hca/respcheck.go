@@ -406,7 +406,13 @@ func (q *QP) checkResources(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 		if q.typ == XRCRecv {
 			srq = q.xrcSRQ(p)
 		}
-		if !q.takeRecv(srq) {
+		took := false
+		if q.tagged != nil && info.Kind == wire.KindSend {
+			took = q.takeTagged(p, info)
+		} else {
+			took = q.takeRecv(srq)
+		}
+		if !took {
 			if q.typ == UC {
 				q.ucBreak()
 				q.ePSN = pastPSN(p)

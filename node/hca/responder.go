@@ -243,7 +243,13 @@ func (q *QP) respond(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 	switch info.Kind {
 	case wire.KindSend:
-		switch q.fillRecv(p.PayloadLen(), p.Payload, farOf(p)) {
+		to := filled
+		if q.tagged != nil && info.Is(wire.FlagStart) {
+			to = q.fillTagged(p, info)
+		} else {
+			to = q.fillRecv(p.PayloadLen(), p.Payload, farOf(p))
+		}
+		switch to {
 		case fillDenied:
 			q.recvFault(now, WCLocProtErr)
 			return
@@ -295,8 +301,16 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 	if info.Is(wire.FlagEnd) {
 		q.msn = (q.msn + 1) & 0xFFFFFF
 		q.msgOp = msgNone
-		if info.Is(wire.FlagRecv) && !q.finishRecv(now, p, info) {
-			return
+		if info.Is(wire.FlagRecv) {
+			ok := false
+			if q.tagged != nil && info.Kind == wire.KindSend {
+				ok = q.finishTagged(p, info)
+			} else {
+				ok = q.finishRecv(now, p, info)
+			}
+			if !ok {
+				return
+			}
 		}
 	}
 	// One that met congestion is acknowledged at once: its sender has to hear of it.

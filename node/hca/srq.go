@@ -68,6 +68,7 @@ type SRQ struct {
 	// XRC shared queues complete to their own queue and belong to a domain.
 	xrcd *XRCD
 	cq   *CQ
+	tags *tagList // of one that matches tags; it completes to its own queue too
 }
 
 // SRQInit says what a shared receive queue shall be.
@@ -78,6 +79,7 @@ type SRQInit struct {
 	Limit  int
 	XRCD   *XRCD // with CQ: an XRC shared receive queue
 	CQ     *CQ
+	Tags   int // with CQ: how many tags it has room for, of a queue that matches tags
 }
 
 // XRCD is an XRC domain: what ties XRC target queue pairs to shared queues.
@@ -124,14 +126,20 @@ func (h *HCA) CreateSRQ(init SRQInit) (*SRQ, error) {
 	if init.Limit < 0 || init.Limit > init.MaxWR {
 		return nil, badAttr(verb, "srq_limit", init.Limit, "0 to max_wr")
 	}
-	if (init.XRCD == nil) != (init.CQ == nil) {
+	if init.Tags < 0 || init.Tags > MaxTags || init.Tags > 0 && (init.CQ == nil || init.XRCD != nil) {
+		return nil, badAttr(verb, "tm_cap", init.Tags, "as many tags as there may be, and a completion queue")
+	}
+	if (init.XRCD == nil) != (init.CQ == nil) && init.Tags == 0 {
 		return nil, badAttr(verb, "xrcd, cq", init.XRCD, "both or neither")
 	}
-	if init.XRCD != nil && (init.XRCD.dead || init.CQ.dead || init.XRCD.h != h || init.CQ.h != h) {
+	if init.CQ != nil && (init.CQ.dead || init.CQ.h != h) || init.XRCD != nil && (init.XRCD.dead || init.XRCD.h != h) {
 		return nil, badAttr(verb, "xrcd, cq", "destroyed or foreign", "live ones of this device")
 	}
 	s := &SRQ{h: h, pd: init.PD, rq: recvQueue{cap: init.MaxWR, maxSGE: init.MaxSGE}, limit: init.Limit,
 		xrcd: init.XRCD, cq: init.CQ}
+	if init.Tags > 0 {
+		s.tags = &tagList{most: init.Tags, maxSGE: h.cfg.Limits.MaxSGE, found: -1}
+	}
 	for i, old := range h.srqs {
 		if i > 0 && old == nil {
 			s.num = uint32(i)
@@ -152,6 +160,8 @@ func (h *HCA) CreateSRQ(init SRQInit) (*SRQ, error) {
 	init.PD.users++
 	if s.xrcd != nil {
 		s.xrcd.users++
+	}
+	if s.cq != nil {
 		s.cq.users++
 	}
 	return s, nil
@@ -198,6 +208,8 @@ func (h *HCA) DestroySRQ(s *SRQ) error {
 	s.pd.users--
 	if s.xrcd != nil {
 		s.xrcd.users--
+	}
+	if s.cq != nil {
 		s.cq.users--
 	}
 	return nil
@@ -211,8 +223,11 @@ func (h *HCA) PostSRQRecv(s *SRQ, wr *RecvWR) error {
 	return s.rq.post(wr)
 }
 
-// take consumes the oldest receive and raises the limit event when due.
+// take consumes the oldest receive, or the entry that a tag was found to have, and raises the limit event when due.
 func (s *SRQ) take() {
+	if s.tags != nil && s.tags.take() {
+		return
+	}
 	s.rq.head++
 	if s.limit > 0 && s.rq.len() < s.limit {
 		s.limit = 0

@@ -30,6 +30,8 @@ const (
 	WCFatalErr
 	WCRespTimeoutErr
 	WCGeneralErr
+	WCTagErr        // there is no such entry any more
+	WCTagIncomplete // a rendezvous whose data do not fit
 	NumWCStatus
 )
 
@@ -38,6 +40,7 @@ var wcStatusNames = [NumWCStatus]string{
 	"MW_BIND_ERR", "BAD_RESP_ERR", "LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR",
 	"REM_OP_ERR", "RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR",
 	"REM_ABORT_ERR", "INV_EECN_ERR", "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR",
+	"TM_ERR", "TM_RNDV_INCOMPLETE",
 }
 
 func (s WCStatus) String() string {
@@ -63,6 +66,11 @@ const (
 	WCAtomicWrite     WCOpcode = 9
 	WCRecv            WCOpcode = 1 << 7
 	WCRecvRDMAWithImm WCOpcode = WCRecv + 1
+	WCTagAdd          WCOpcode = WCRecv + 2
+	WCTagDel          WCOpcode = WCRecv + 3
+	WCTagSync         WCOpcode = WCRecv + 4
+	WCTagRecv         WCOpcode = WCRecv + 5
+	WCTagNone         WCOpcode = WCRecv + 6
 )
 
 func (o WCOpcode) String() string {
@@ -89,6 +97,16 @@ func (o WCOpcode) String() string {
 		return "RECV"
 	case WCRecvRDMAWithImm:
 		return "RECV_RDMA_WITH_IMM"
+	case WCTagAdd:
+		return "TM_ADD"
+	case WCTagDel:
+		return "TM_DEL"
+	case WCTagSync:
+		return "TM_SYNC"
+	case WCTagRecv:
+		return "TM_RECV"
+	case WCTagNone:
+		return "TM_NO_TAG"
 	}
 	return fmt.Sprintf("WCOpcode(%d)", uint8(o))
 }
@@ -101,6 +119,10 @@ const (
 	WCGRH     WCFlags = 1 << iota // a GRH fills the first 40 bytes of the buffer
 	WCWithImm                     // ImmData is the sender's immediate
 	WCWithInv                     // ImmData is the R_Key that was invalidated
+	_
+	WCTagSyncReq   // the program has to say how many messages it knows of
+	WCTagMatch     // the message's tag had an entry
+	WCTagDataValid // and its data are there
 )
 
 // WROpcode is the operation of a send work request: ibv_wr_opcode.
@@ -118,7 +140,9 @@ const (
 	WRLocalInv
 	WRBindMW
 	WRSendInv
-	WRFlush       WROpcode = 14 // those between are of other adapters
+	wrTagRead     WROpcode = 10 // of rendezvous, posted by nobody; libibverbs has others there
+	wrTagFinish   WROpcode = 11
+	WRFlush       WROpcode = 14
 	WRAtomicWrite WROpcode = 15
 	NumWROpcode   WROpcode = 16
 )
@@ -130,19 +154,22 @@ var wrTable = [NumWROpcode]struct {
 	wc       WCOpcode
 	services qpTypeSet
 	kind     wrKind
+	flags    WCFlags // of its completion
 }{
-	WRRDMAWrite:      {"RDMA_WRITE", WCRDMAWrite, onRC | onUC | onXRC, kindWrite},
-	WRRDMAWriteImm:   {"RDMA_WRITE_WITH_IMM", WCRDMAWrite, onRC | onUC | onXRC, kindWrite},
-	WRSend:           {"SEND", WCSend, onRC | onUC | onUD | onXRC, kindSend},
-	WRSendImm:        {"SEND_WITH_IMM", WCSend, onRC | onUC | onUD | onXRC, kindSend},
-	WRRDMARead:       {"RDMA_READ", WCRDMARead, onRC | onXRC, kindRead},
-	WRAtomicCmpSwap:  {"ATOMIC_CMP_AND_SWP", WCCompSwap, onRC | onXRC, kindAtomic},
-	WRAtomicFetchAdd: {"ATOMIC_FETCH_AND_ADD", WCFetchAdd, onRC | onXRC, kindAtomic},
-	WRLocalInv:       {"LOCAL_INV", WCLocalInv, onRC | onUC | onXRC, kindLocal},
-	WRBindMW:         {"BIND_MW", WCBindMW, onRC | onUC | onXRC, kindLocal},
-	WRSendInv:        {"SEND_WITH_INV", WCSend, onRC | onXRC, kindSend},
-	WRFlush:          {"FLUSH", WCFlush, onRC | onXRC, kindFlush},
-	WRAtomicWrite:    {"ATOMIC_WRITE", WCAtomicWrite, onRC | onXRC, kindAtomicWrite},
+	WRRDMAWrite:      {"RDMA_WRITE", WCRDMAWrite, onRC | onUC | onXRC, kindWrite, 0},
+	WRRDMAWriteImm:   {"RDMA_WRITE_WITH_IMM", WCRDMAWrite, onRC | onUC | onXRC, kindWrite, 0},
+	WRSend:           {"SEND", WCSend, onRC | onUC | onUD | onXRC, kindSend, 0},
+	WRSendImm:        {"SEND_WITH_IMM", WCSend, onRC | onUC | onUD | onXRC, kindSend, 0},
+	WRRDMARead:       {"RDMA_READ", WCRDMARead, onRC | onXRC, kindRead, 0},
+	WRAtomicCmpSwap:  {"ATOMIC_CMP_AND_SWP", WCCompSwap, onRC | onXRC, kindAtomic, 0},
+	WRAtomicFetchAdd: {"ATOMIC_FETCH_AND_ADD", WCFetchAdd, onRC | onXRC, kindAtomic, 0},
+	WRLocalInv:       {"LOCAL_INV", WCLocalInv, onRC | onUC | onXRC, kindLocal, 0},
+	WRBindMW:         {"BIND_MW", WCBindMW, onRC | onUC | onXRC, kindLocal, 0},
+	WRSendInv:        {"SEND_WITH_INV", WCSend, onRC | onXRC, kindSend, 0},
+	wrTagRead:        {"TAG_READ", WCTagRecv, onTag, kindRead, WCTagDataValid},
+	wrTagFinish:      {"TAG_FINISH", WCSend, onTag, kindSend, 0},
+	WRFlush:          {"FLUSH", WCFlush, onRC | onXRC, kindFlush, 0},
+	WRAtomicWrite:    {"ATOMIC_WRITE", WCAtomicWrite, onRC | onXRC, kindAtomicWrite, 0},
 }
 
 type wrKind uint8
@@ -171,6 +198,7 @@ const (
 	onUC
 	onUD
 	onXRC
+	onTag // the send queue of a queue pair whose shared queue matches tags
 )
 
 func (o WROpcode) String() string {

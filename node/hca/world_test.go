@@ -330,6 +330,16 @@ func showWC(c *WC) string {
 	if c.Flags&WCGRH != 0 {
 		s += " grh"
 	}
+	if c.Flags&WCTagSyncReq != 0 {
+		s += " sync"
+	}
+	if c.Flags&WCTagMatch != 0 {
+		tag, user := uint64(c.VendorErr)<<32|uint64(c.SrcQP), uint32(c.PKeyIndex)<<16|uint32(c.SLID)
+		s += fmt.Sprintf(" match=%#x/%d", tag, user)
+	}
+	if c.Flags&WCTagDataValid != 0 {
+		s += " data"
+	}
 	return s
 }
 
@@ -423,6 +433,7 @@ type conf struct {
 	cqe                         int
 	srq                         int // receives in a shared queue
 	srqLimit                    int
+	tags                        int // and it matches so many
 	sigAll                      bool
 	blockSMC                    bool
 	global                      bool
@@ -507,6 +518,9 @@ func (w *world) newEnd(hostIdx int, c conf) *end {
 		init := SRQInit{PD: e.pd, MaxWR: c.srq, MaxSGE: c.sge, Limit: c.srqLimit}
 		if c.typ == XRCRecv {
 			init.XRCD, init.CQ = e.xrcd, e.rcq
+		}
+		if c.tags > 0 {
+			init.Tags, init.CQ = c.tags, e.rcq
 		}
 		e.srq = must(h.CreateSRQ(init))(t)
 	}

@@ -7,7 +7,7 @@
 enum { BATCH = 16 };
 
 #define STAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
-#define SUPPORTED_WC_FLAGS (IBV_WC_STANDARD_FLAGS | STAMPS)
+#define SUPPORTED_WC_FLAGS (IBV_WC_STANDARD_FLAGS | STAMPS | IBV_WC_EX_WITH_TM_INFO)
 
 struct softib_batch {
 	struct softib_section section; /* start_poll to end_poll, as the man page has it */
@@ -115,9 +115,16 @@ static void end_poll(struct ibv_cq_ex *ex)
 READERS(X)
 #undef X
 
-static void read_tm_info(struct ibv_cq_ex *ex __attribute__((unused)), struct ibv_wc_tm_info *info)
+/* Go has it in fields that a receive of RC has no use for (hca.WC.SetTag). */
+static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
 {
+	const struct ibv_wc *wc = &to_cq_ex(ex)->batch->current;
+
 	memset(info, 0, sizeof(*info));
+	if (wc->opcode != IBV_WC_TM_RECV || !(wc->wc_flags & IBV_WC_TM_MATCH))
+		return;
+	info->tag = (uint64_t)wc->vendor_err << 32 | wc->src_qp;
+	info->priv = (uint32_t)wc->pkey_index << 16 | wc->slid;
 }
 
 int softib_take_batch(struct softib_cq *cq, int room, struct ibv_wc *wc)

@@ -25,6 +25,8 @@ int softib_query_device_ex(struct ibv_context *context, const struct ibv_query_d
 		.completion_timestamp_mask = UINT64_MAX,
 		.hca_core_clock = CLOCK_KHZ,
 		.cq_mod_caps = { .max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX },
+		.tm_caps = { .max_rndv_hdr_size = SOFTIB_RNDV_MAX, .max_num_tags = SOFTIB_TAGS_MAX, .flags = IBV_TM_CAP_RC,
+			.max_ops = SOFTIB_TAGS_MAX },
 		.max_dm_size = to_context(context)->pool ? SOFTIB_DM_SIZE : 0,
 	};
 	int error;
@@ -41,6 +43,7 @@ int softib_query_device_ex(struct ibv_context *context, const struct ibv_query_d
 		all.odp_caps = on_demand;
 		all.xrc_odp_caps = ON_DEMAND_RC & ~(uint32_t)IBV_ODP_SUPPORT_RECV;
 	}
+	all.tm_caps.max_sge = all.orig_attr.max_sge;
 	all.phys_port_cnt_ex = all.orig_attr.phys_port_cnt;
 	/* A program of another version has a shorter or a longer struct. */
 	memset(attr, 0, size);

@@ -84,6 +84,10 @@ struct softib_sends {
 
 #define SOFTIB_RINGS_MANY 0xffffffffu
 
+/* Tag matching: package hca has the other declaration. */
+#define SOFTIB_RNDV_MAX 64
+#define SOFTIB_TAGS_MAX 4096
+
 struct softib_open_args {
 	const char *socket;
 	const char *host;
@@ -147,6 +151,7 @@ struct softib_srq_args {
 	uint32_t pd;
 	uint32_t xrcd; /* with cq: an XRC shared receive queue */
 	uint32_t cq;
+	uint32_t tags; /* with cq: how many it matches */
 	struct ibv_srq_attr attr; /* in and out */
 	struct softib_made made;
 	uint32_t srq_num;
@@ -226,6 +231,7 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(post_send, (uint32_t qp, struct ibv_send_wr *, struct ibv_send_wr **bad))                 \
 	X(post_recv, (uint32_t qp, struct ibv_recv_wr *, struct ibv_recv_wr **bad))                 \
 	X(post_srq_recv, (uint32_t srq, struct ibv_recv_wr *, struct ibv_recv_wr **bad))            \
+	X(post_srq_ops, (uint32_t srq, struct ibv_ops_wr *, struct ibv_ops_wr **bad))               \
 	/* The program ends: what the adapter still owes to others goes out. */                     \
 	X(settle, (void))                                                                           \
 	/* Writes what did not fit into a pipe before. */                                           \

@@ -1,6 +1,6 @@
 /*
- * Verbs that this adapter does not have: Ethernet's (flows, receive hashing, pacing, segmentation), counters, tag
- * matching. libibverbs gives a provider that lacks them functions which say so; programs call through the table, hence
+ * Verbs that this adapter does not have: Ethernet's (flows, receive hashing, pacing, segmentation) and counters.
+ * libibverbs gives a provider that lacks them functions which say so; programs call through the table, hence
  * so do we.
  */
 #include "softib.h"
@@ -16,12 +16,6 @@ static int refuse(void)
 static void *make_none(void)
 {
 	return FAIL(EOPNOTSUPP);
-}
-
-static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad)
-{
-	*bad = op;
-	return EOPNOTSUPP;
 }
 
 #define REFUSED(X)                                                                                                   \
@@ -40,7 +34,6 @@ void softib_refuse_others(struct verbs_context *v)
 #define X(verb) v->verb = (__typeof__(v->verb))(void (*)(void))make_none;
 	NOT_MADE(X)
 #undef X
-	v->post_srq_ops = post_srq_ops;
 }
 
 /* Those that are functions of the library. */

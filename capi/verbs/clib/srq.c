@@ -2,10 +2,10 @@
 #include "softib.h"
 
 static struct ibv_srq *make_srq(struct ibv_pd *pd, void *srq_context, struct ibv_srq_attr *attr,
-	enum ibv_srq_type type, struct ibv_xrcd *xrcd, struct ibv_cq *cq)
+	enum ibv_srq_type type, struct ibv_xrcd *xrcd, struct ibv_cq *cq, uint32_t tags)
 {
 	struct softib_srq_args args = { .pd = pd->handle, .attr = *attr, .xrcd = xrcd ? to_xrcd(xrcd)->handle : 0,
-		.cq = cq ? cq->handle : 0 };
+		.cq = cq ? cq->handle : 0, .tags = tags };
 	struct softib_srq *s = softib_new(pd->context, sizeof(*s));
 	int error;
 
@@ -32,31 +32,36 @@ static struct ibv_srq *make_srq(struct ibv_pd *pd, void *srq_context, struct ibv
 
 EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
-	return make_srq(pd, attr->srq_context, &attr->attr, IBV_SRQT_BASIC, NULL, NULL);
+	return make_srq(pd, attr->srq_context, &attr->attr, IBV_SRQT_BASIC, NULL, NULL, 0);
 }
 ALSO_1_0(ibv_create_srq);
 
 struct ibv_srq *softib_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
 	const uint32_t supported =
-		IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+		IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ |
+		IBV_SRQ_INIT_ATTR_TM;
 	enum ibv_srq_type type;
 	struct ibv_xrcd *xrcd;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
+	uint32_t tags;
 
 	if (!attr)
 		return FAIL(EINVAL);
 	type = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type : IBV_SRQT_BASIC;
-	if (type == IBV_SRQT_TM || attr->comp_mask & ~supported)
-		return FAIL(EOPNOTSUPP); /* tag matching */
+	if (attr->comp_mask & ~supported)
+		return FAIL(EOPNOTSUPP);
 	pd = attr->comp_mask & IBV_SRQ_INIT_ATTR_PD ? attr->pd : NULL;
 	xrcd = attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD ? attr->xrcd : NULL;
 	cq = attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ ? attr->cq : NULL;
-	if ((type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) || (type == IBV_SRQT_XRC && (!xrcd || !cq)) || !pd ||
+	tags = attr->comp_mask & IBV_SRQ_INIT_ATTR_TM ? attr->tm_cap.max_num_tags : 0;
+	if (type > IBV_SRQT_TM || (type == IBV_SRQT_XRC && (!xrcd || !cq)) || (type == IBV_SRQT_TM && (!tags || !cq)) ||
+	    !pd ||
 	    pd->context != context || (xrcd && xrcd->context != context) || (cq && cq->context != context))
 		return FAIL(EINVAL);
-	return make_srq(pd, attr->srq_context, &attr->attr, type, xrcd, cq);
+	return make_srq(pd, attr->srq_context, &attr->attr, type, xrcd, type == IBV_SRQT_BASIC ? NULL : cq,
+		type == IBV_SRQT_TM ? tags : 0);
 }
 
 int softib_get_srq_num(struct ibv_srq *srq, uint32_t *num)
@@ -105,4 +110,15 @@ int softib_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv
 		return error;
 	}
 	return softib_go.post_srq_recv(srq->handle, wr, bad);
+}
+
+int softib_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad)
+{
+	int error = softib_gone(srq->context);
+
+	if (error) {
+		*bad = op;
+		return error;
+	}
+	return softib_go.post_srq_ops(srq->handle, op, bad);
 }

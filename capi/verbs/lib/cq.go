@@ -142,7 +142,8 @@ func setWC(to *C.struct_ibv_wc, w *hca.WC) {
 	to.qp_num = C.uint32_t(w.QPN)
 	to.src_qp = C.uint32_t(w.SrcQP)
 	imm := w.ImmData
-	flags := C.uint(w.Flags & (hca.WCGRH | hca.WCWithImm))
+	const same = hca.WCGRH | hca.WCWithImm | hca.WCTagSyncReq | hca.WCTagMatch | hca.WCTagDataValid
+	flags := C.uint(w.Flags & same)
 	if w.Flags&hca.WCWithImm != 0 {
 		imm = bits.ReverseBytes32(imm) // in network order; a key is a number
 	}

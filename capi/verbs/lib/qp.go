@@ -22,7 +22,8 @@ func softib_create_srq(a *C.struct_softib_srq_args) int32 {
 	if !ok || !also {
 		return einval
 	}
-	init := hca.SRQInit{PD: p.it, MaxWR: int(a.attr.max_wr), MaxSGE: int(a.attr.max_sge), XRCD: xrcd, CQ: cq}
+	init := hca.SRQInit{PD: p.it, MaxWR: int(a.attr.max_wr), MaxSGE: int(a.attr.max_sge), XRCD: xrcd, CQ: cq,
+		Tags: int(a.tags)}
 	var o srqObj
 	errno := create(p.ctx, &table.srqs, &o, &a.made, func(h *hca.HCA) (*hca.SRQ, error) {
 		return h.CreateSRQ(init)

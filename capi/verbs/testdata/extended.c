@@ -1,6 +1,9 @@
 /* Extended verbs: each of them once as it is meant, and with arguments that it must refuse. */
 #include <sched.h>
 
+#include <endian.h>
+#include <infiniband/tm_types.h>
+
 #include "rig.h"
 
 #define RC_OPS                                                                                                    \
@@ -569,7 +572,7 @@ static void xrc(void)
 	sa.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
 	sa.xrcd = x;
 	sa.srq_type = IBV_SRQT_TM;
-	NONE(ibv_create_srq_ex(ctx, &sa), EOPNOTSUPP);
+	NONE(ibv_create_srq_ex(ctx, &sa), EINVAL); /* for no tags */
 	sa.srq_type = 77;
 	NONE(ibv_create_srq_ex(ctx, &sa), EINVAL);
 	sa.srq_type = IBV_SRQT_XRC;
@@ -761,6 +764,88 @@ static void crowd(void)
 	MUST(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0 && ibv_destroy_cq(plain) == 0);
 }
 
+/* Tags: a message goes to the memory of its tag, a large one is fetched, and the sender is told. */
+static void tags(void)
+{
+	struct ibv_cq_ex *cq = new_cq_ex(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO);
+	struct ibv_cq *scq = new_cq(), *rcq = ibv_cq_ex_to_cq(cq);
+	struct ibv_srq_init_attr_ex sa = { .attr = { .max_wr = 16, .max_sge = 1 }, .srq_type = IBV_SRQT_TM, .pd = pd, .cq = rcq,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+		.tm_cap = { .max_num_tags = 4, .max_ops = 4 } };
+	struct ibv_srq *srq = ibv_create_srq_ex(ctx, &sa);
+	struct ibv_qp_init_attr_ex qa = qp_attr(IBV_QPT_RC, rcq, rcq, 0);
+	struct ibv_sge in = { .addr = (uintptr_t)mem + HALF, .length = 4096, .lkey = mr->lkey };
+	struct ibv_ops_wr *bad_op, op = { .wr_id = 5, .opcode = IBV_WR_TAG_ADD, .flags = IBV_OPS_SIGNALED,
+		.tm = { .add = { .recv_wr_id = 6, .sg_list = &in, .num_sge = 1, .tag = 0x1200, .mask = 0xff00 } } };
+	struct ibv_tmh *h = (struct ibv_tmh *)mem;
+	struct ibv_rvh *far = (struct ibv_rvh *)(h + 1);
+	struct ibv_sge out = { .addr = (uintptr_t)mem, .length = sizeof(*h) + 100, .lkey = mr->lkey };
+	struct ibv_send_wr *bad, wr = { .sg_list = &out, .num_sge = 1, .opcode = IBV_WR_SEND };
+	struct ibv_wc_tm_info info;
+	struct ibv_device_attr_ex ex;
+	struct ibv_qp *a = new_qp(IBV_QPT_RC, scq, scq, 0), *b;
+
+	MUST(srq && ibv_query_device_ex(ctx, NULL, &ex) == 0);
+	MUST(ex.tm_caps.flags & IBV_TM_CAP_RC && ex.tm_caps.max_num_tags >= 4 && ex.tm_caps.max_rndv_hdr_size >= 32);
+	sa.tm_cap.max_num_tags = ex.tm_caps.max_num_tags + 1;
+	NONE(ibv_create_srq_ex(ctx, &sa), EINVAL);
+	qa.srq = srq;
+	qa.qp_type = IBV_QPT_UD;
+	NONE(ibv_create_qp_ex(ctx, &qa), EINVAL);
+	qa.qp_type = IBV_QPT_RC;
+	b = ibv_create_qp_ex(ctx, &qa);
+	MUST(b);
+	connect_qp(a, b->qp_num);
+	connect_qp(b, a->qp_num);
+	MUST(ibv_post_send(b, &wr, &bad) == EINVAL); /* its send queue is the adapter's */
+	MUST(ibv_post_srq_ops(srq, &op, &bad_op) == 0);
+	wait_start(cq);
+	MUST(cq->wr_id == 5 && ibv_wc_read_opcode(cq) == IBV_WC_TM_ADD && !ibv_wc_read_wc_flags(cq));
+	ibv_end_poll(cq);
+	op.opcode = 9;
+	MUST(ibv_post_srq_ops(srq, &op, &bad_op) == EINVAL && bad_op == &op);
+
+	memset(mem, 0, sizeof(*h));
+	h->opcode = IBV_TMH_EAGER;
+	h->app_ctx = htonl(0xcafe0001);
+	h->tag = htobe64(0x12ab);
+	MUST(ibv_post_send(a, &wr, &bad) == 0);
+	wait_start(cq);
+	MUST(cq->wr_id == 6 && cq->status == IBV_WC_SUCCESS && ibv_wc_read_opcode(cq) == IBV_WC_TM_RECV);
+	MUST(ibv_wc_read_wc_flags(cq) == (IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID) && ibv_wc_read_byte_len(cq) == 100);
+	ibv_wc_read_tm_info(cq, &info);
+	MUST(info.tag == 0x12ab && info.priv == 0xcafe0001);
+	ibv_end_poll(cq);
+	MUST(!memcmp(mem + HALF, mem + sizeof(*h), 100));
+
+	op.opcode = IBV_WR_TAG_ADD;
+	op.flags = 0;
+	MUST(ibv_post_srq_ops(srq, &op, &bad_op) == 0);
+	post_recv(a, 3, 1024, 64);
+	for (int i = 0; i < 4096; i++)
+		mem[2048 + i] = i * 5;
+	h->opcode = IBV_TMH_RNDV;
+	far->va = htobe64((uintptr_t)mem + 2048);
+	far->rkey = htonl(mr->rkey);
+	far->len = htonl(4000);
+	out.length = sizeof(*h) + sizeof(*far);
+	MUST(ibv_post_send(a, &wr, &bad) == 0);
+	wait_start(cq);
+	MUST(cq->wr_id == 6 && ibv_wc_read_wc_flags(cq) == IBV_WC_TM_MATCH);
+	ibv_end_poll(cq);
+	wait_start(cq);
+	MUST(cq->wr_id == 6 && cq->status == IBV_WC_SUCCESS && ibv_wc_read_opcode(cq) == IBV_WC_TM_RECV);
+	MUST(ibv_wc_read_wc_flags(cq) == IBV_WC_TM_DATA_VALID && ibv_wc_read_byte_len(cq) == 4000);
+	ibv_end_poll(cq);
+	MUST(!memcmp(mem + HALF, mem + 2048, 4000));
+	wait_done(scq, 3, IBV_WC_SUCCESS, IBV_WC_RECV);
+	MUST(mem[1024] == IBV_TMH_FIN && !memcmp(mem + 1025, mem + 1, 31));
+
+	MUST(ibv_destroy_srq(srq) == EBUSY);
+	MUST(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0 && ibv_destroy_srq(srq) == 0);
+	MUST(ibv_destroy_cq(rcq) == 0 && ibv_destroy_cq(scq) == 0);
+}
+
 static void not_supported(void)
 {
 	struct ibv_wq_init_attr wq = { .max_wr = 1, .max_sge = 1, .pd = pd };
@@ -802,6 +887,7 @@ int main(void)
 	xrc();
 	domains();
 	crowd();
+	tags();
 	not_supported();
 	unrig();
 	puts("extended verbs hold");
