@@ -128,6 +128,18 @@ func (q *QP) PostRecv(wr *RecvWR) error {
 	return refused(err)
 }
 
+// PostRecvs posts receives in order until one is refused, and returns how many were taken.
+func (q *QP) PostRecvs(wrs []RecvWR) (int, error) {
+	h := q.ctx.dev.Enter()
+	defer q.ctx.dev.LeaveQuiet()
+	for i := range wrs {
+		if err := h.PostRecv(q.qp, recvRequest(&wrs[i])); err != nil {
+			return i, refused(err)
+		}
+	}
+	return len(wrs), nil
+}
+
 // AttachMcast makes a datagram queue pair get what is sent to a group: ibv_attach_mcast. The port has to be a member
 // of the group: see JoinMulticast.
 func (q *QP) AttachMcast(gid ib.GID, lid ib.LID) error {

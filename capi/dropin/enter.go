@@ -15,6 +15,8 @@ type Entry struct {
 	User *os.File
 	// Report is a socket to the fabric's daemon, which then hears of the program's namespace; nil if nobody listens.
 	Report *os.File
+	// Net is the network namespace that the program is to be in; nil for the caller's. It takes a Tree.
+	Net *os.File
 	// Verbose says what does not work.
 	Verbose bool
 }
@@ -24,11 +26,11 @@ func (s Set) Exec(e Entry, path string, argv, env []string) error {
 	if e.Tree == "" {
 		return fmt.Errorf("%s: %w", path, syscall.Exec(path, argv, env))
 	}
-	user, report := -1, -1
+	user, report, network := -1, -1, -1
 	for _, f := range []struct {
 		fd   *int
 		file *os.File
-	}{{&user, e.User}, {&report, e.Report}} {
+	}{{&user, e.User}, {&report, e.Report}, {&network, e.Net}} {
 		if f.file == nil {
 			continue
 		}
@@ -39,12 +41,12 @@ func (s Set) Exec(e Entry, path string, argv, env []string) error {
 		}
 		*f.fd = int(fd)
 	}
-	return fmt.Errorf("%s: %w", s.Path(enterer), syscall.Exec(s.Path(enterer), e.arguments(user, report, path, argv),
-		env))
+	return fmt.Errorf("%s: %w", s.Path(enterer), syscall.Exec(s.Path(enterer), e.arguments(user, report, network,
+		path, argv), env))
 }
 
-// arguments is how softib-enter is called; user and report are descriptors, or -1.
-func (e Entry) arguments(user, report int, path string, argv []string) []string {
+// arguments is how softib-enter is called; user, report and network are descriptors, or -1.
+func (e Entry) arguments(user, report, network int, path string, argv []string) []string {
 	args := []string{enterer, "-t", e.Tree}
 	if e.Verbose {
 		args = append(args, "-v")
@@ -54,6 +56,9 @@ func (e Entry) arguments(user, report int, path string, argv []string) []string 
 	}
 	if report >= 0 {
 		args = append(args, "-r", strconv.Itoa(report))
+	}
+	if network >= 0 {
+		args = append(args, "-w", strconv.Itoa(network))
 	}
 	return append(append(args, "--", path), argv...)
 }

@@ -156,7 +156,7 @@ func (x *theater) command(witness func(*os.File), name string, argv ...string) *
 		}()
 	}
 	e := Entry{Tree: x.tree, Verbose: true}
-	cmd.Args = e.arguments(user, report, path, append([]string{name}, argv...))
+	cmd.Args = e.arguments(user, report, -1, path, append([]string{name}, argv...))
 	return cmd
 }
 

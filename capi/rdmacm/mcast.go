@@ -270,6 +270,7 @@ func components(t *mad.SARecord, fields ...string) (mask uint64) {
 
 var (
 	pathMask     = components(mad.PathRecordTable, "ServiceID", "DGID", "SGID", "P_Key", "NumbPath", "Reversible")
+	pathService  = components(mad.PathRecordTable, "ServiceID")
 	pathQoSClass = components(mad.PathRecordTable, "QoSClass")
 	pathTClass   = components(mad.PathRecordTable, "TClass")
 

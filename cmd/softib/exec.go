@@ -37,6 +37,12 @@ HOST is a host (h1) or a switch (leaf1), whose own port 0 is used then. In a fab
 that spans machines (softib up --join) CMD runs on the machine that has HOST: if
 that is another, --on MACHINE runs it there by ssh.
 
+With --net CMD, and whatever runs on HOST with --net at the same time, has a network
+of its own: lo, and ib0 with the host's address, whose packets travel the fabric as IP
+over InfiniBand. ping, ssh, iperf3, curl and MPI by TCP then go from host to host by
+their names. In datagram mode the MTU is 2044; --net=connected has 65520 and is the
+fastest. Other partitions of the host are interfaces of their own, such as ib0.8001.
+
 With --roce there is no fabric: CMD gets an adapter whose port is DEV, an Ethernet
 interface of this machine, and speaks RoCEv2 (UDP port 4791) to whoever does at the
 other end: softib on another machine, Linux's rdma_rxe, an adapter of silicon. With
@@ -45,6 +51,7 @@ programs can share DEV; softib roce says how.`,
 		Example: `  softib exec h1 -- ibv_devinfo
   softib exec h1 -- ib_write_bw          # and: softib exec h2 -- ib_write_bw localhost
   softib exec h1 -- ibnetdiscover
+  softib exec --net h1 -- iperf3 -s      # and: softib exec --net h2 -- iperf3 -c h1
   softib exec h3 -- cat /sys/class/infiniband/softib0/ports/1/state
   softib exec --on rack2 h9 -- ib_write_bw   # h9 is on machine rack2, reached by ssh
   softib exec --roce eth0 -- ib_write_bw 192.0.2.7   # where ib_write_bw runs on rxe or on an adapter
@@ -62,6 +69,9 @@ programs can share DEV; softib roce says how.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
 			if o.roce != "" {
 				return o.runRoCE(cmd.Context(), args)
 			}
@@ -79,13 +89,37 @@ programs can share DEV; softib roce says how.`,
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "no namespaces: CMD sees the machine's own /sys and /etc/hosts")
 	cmd.Flags().StringVar(&o.roce, "roce", "", "the Ethernet interfaces to speak RoCEv2 at, in place of HOST")
 	cmd.Flags().StringVar(&o.on, "on", "", "run it on `MACHINE`, by ssh, where softib and the fabric run too")
+	cmd.Flags().StringVar(&o.net, "net", "",
+		"a network of the host's own, by IP over InfiniBand, in `MODE` datagram or connected")
+	cmd.Flags().Lookup("net").NoOptDefVal = netAny
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say what of the namespaces does not work here")
 	return cmd
 }
 
 type execOptions struct {
-	name, roce, on string
-	plain, verbose bool
+	name, roce, on, net string
+	plain, verbose      bool
+}
+
+// netAny is --net without a mode: the one that the host's network has, or datagram mode.
+const netAny = "any"
+
+// check says what does not go together.
+func (o *execOptions) check() error {
+	var err error
+	switch {
+	case o.net == "":
+		return nil
+	case o.plain:
+		err = errors.New("--net takes namespaces, and --plain wants none")
+	case o.roce != "":
+		err = errors.New("--net is for hosts of a fabric, and --roce has none")
+	case o.net != netAny && netMode(o.net) != netDatagram && netMode(o.net) != netConnected:
+		err = fmt.Errorf("--net=%s: want datagram or connected", o.net)
+	default:
+		return nil
+	}
+	return next(&usageError{err}, "softib exec --net h1 -- ping h2")
 }
 
 // run becomes the program argv on a host; it returns only if that fails.
@@ -94,9 +128,16 @@ func (o execOptions) run(cmd *cobra.Command, host string, argv []string) error {
 	if err != nil {
 		return err
 	}
-	e, user, conn, err := p.enter(cmd.Context(), host, o.plain)
+	q := enterRequest{Host: host, Plain: o.plain, Net: o.net != ""}
+	if o.net != netAny {
+		q.Mode = netMode(o.net)
+	}
+	e, user, network, conn, err := p.enter(cmd.Context(), q)
 	if err != nil {
 		return err
+	}
+	if q.Net && !e.Net {
+		return next(errors.New("this fabric has no networks of hosts"), "softib exec without --net")
 	}
 	if e.RoCE != "" {
 		conn.Close()
@@ -107,7 +148,7 @@ func (o execOptions) run(cmd *cobra.Command, host string, argv []string) error {
 	if err != nil {
 		return err
 	}
-	in := dropin.Entry{Tree: e.Tree, User: user, Verbose: o.verbose}
+	in := dropin.Entry{Tree: e.Tree, User: user, Net: network, Verbose: o.verbose}
 	switch {
 	case e.Tree != "":
 		if in.Report, err = conn.File(); err != nil {
@@ -138,6 +179,11 @@ func (o execOptions) runOn(host string, argv []string) error {
 	}
 	if o.verbose {
 		words = append(words, "--verbose")
+	}
+	if o.net != "" && o.net != netAny {
+		words = append(words, "--net="+o.net)
+	} else if o.net != "" {
+		words = append(words, "--net")
 	}
 	words = append(append(words, host, "--"), argv...)
 	for i, w := range words {

@@ -104,6 +104,9 @@ func (x *guests) serve(ctx context.Context, s *server) (err error) {
 		if err := x.rights.Check(r.Cred, q.Host); err != nil {
 			return err
 		}
+		if q.Net {
+			return next(errors.New("networks of hosts are for the fabric's owner"), "softib exec without --net")
+		}
 		e, _, _, err := s.world.open(q.Host, true)
 		if errors.Is(err, hostfiles.ErrNoHost) {
 			return s.noNode(q.Host)

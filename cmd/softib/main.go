@@ -69,7 +69,7 @@ root and no hardware.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(newPerfSide())
+	root.AddCommand(newPerfSide(), newNetSide())
 	root.SetHelpCommandGroupID("rest")
 	root.SetCompletionCommandGroupID("rest")
 	complete(root)

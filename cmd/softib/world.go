@@ -28,6 +28,7 @@ type world struct {
 	f     *span.Fabric
 	place place
 	trees *hostfiles.Trees
+	nets  *nets
 
 	once   sync.Once
 	set    dropin.Set
@@ -45,7 +46,7 @@ func newWorld(p place, f *span.Fabric) (*world, error) {
 	for _, dir := range p.files() {
 		var trees *hostfiles.Trees
 		if trees, err = hostfiles.New(f.Live(), dir, cfg); err == nil {
-			return &world{f: f, place: p, trees: trees}, nil
+			return &world{f: f, place: p, trees: trees, nets: newNets(p, f)}, nil
 		}
 	}
 	return nil, err
@@ -88,6 +89,7 @@ func (w *world) warm() {
 // close lets go of the namespaces, which end with the last program in them, and removes the files.
 func (w *world) close() {
 	w.once.Do(func() { w.err = errors.New("the fabric ends") })
+	w.nets.close()
 	if w.spaces != nil {
 		_ = w.spaces.Close()
 		if len(w.place.running()) <= 1 { // this one
@@ -109,6 +111,8 @@ type entry struct {
 	Why  string `json:"why,omitempty"`
 	// RoCE are the Ethernet interfaces that the host is, if it is no adapter of a fabric.
 	RoCE string `json:"roce,omitempty"`
+	// Net: the last descriptor is the network that the program is to be in.
+	Net bool `json:"net,omitempty"`
 }
 
 // open readies the namespaces for a program on a host, unless it is to be plain. release is to be called when it has
@@ -156,6 +160,9 @@ const enterPatience = 10 * time.Second
 type enterRequest struct {
 	Host  string `json:"host"`
 	Plain bool   `json:"plain,omitempty"`
+	// Net asks for the host's network, and Mode for how its packets travel, if that matters.
+	Net  bool    `json:"net,omitempty"`
+	Mode netMode `json:"mode,omitempty"`
 }
 
 // enter answers softib exec, and keeps the host's files fresh until the program and all that it started have ended.
@@ -170,6 +177,17 @@ func (s *server) enter(ctx context.Context, q enterRequest, r *control.Reply[ent
 	var files []*os.File
 	if user != nil {
 		files = append(files, user)
+	}
+	if q.Net {
+		n, leave, err := s.world.network(ctx, q, e, user)
+		if err != nil {
+			release()
+			return err
+		}
+		e.Net = true
+		files = append(files, n.space)
+		without := release
+		release = func() { leave(); without() }
 	}
 	r.Hush() // what the client becomes reads no lines
 	said := e
@@ -196,18 +214,31 @@ func (s *server) enter(ctx context.Context, q enterRequest, r *control.Reply[ent
 	return nil
 }
 
-// enter asks the fabric how a program gets to see a host. The connection stays open for softib-enter.
-func (p place) enter(ctx context.Context, host string, plain bool) (e entry, user *os.File, conn *net.UnixConn,
+// network is the host's, for one more program.
+func (w *world) network(ctx context.Context, q enterRequest, e entry, user *os.File) (*hostNet, func(), error) {
+	if e.Tree == "" {
+		return nil, nil, next(fmt.Errorf("a network takes namespaces: %s", e.Why), "softib exec without --net")
+	}
+	return w.nets.open(ctx, q.Host, q.Mode, w.set.Dir, user, nil)
+}
+
+// enter asks the fabric how a program gets to see a host. The connection stays open for softib-enter. The descriptors
+// are the user namespace and the network, each if there is one.
+func (p place) enter(ctx context.Context, q enterRequest) (e entry, user, network *os.File, conn *net.UnixConn,
 	err error) {
 	c, err := p.dial(ctx)
 	if err != nil {
-		return e, nil, nil, err
+		return e, nil, nil, nil, err
 	}
 	conn = c.(*net.UnixConn)
-	e, files, err := opEnter.First(ctx, conn, enterRequest{Host: host, Plain: plain})
+	e, files, err := opEnter.First(ctx, conn, q)
 	if err != nil {
 		conn.Close()
-		return entry{}, nil, nil, p.failed(err)
+		return entry{}, nil, nil, nil, p.failed(err)
+	}
+	if e.Net && len(files) > 0 {
+		network = files[len(files)-1]
+		files = files[:len(files)-1]
 	}
 	if len(files) > 0 {
 		user = files[0]
@@ -220,5 +251,5 @@ func (p place) enter(ctx context.Context, host string, plain bool) (e entry, use
 			"XDG_RUNTIME_DIR in memory, as /run/user/UID is", err)
 		e.Tree = ""
 	}
-	return e, user, conn, nil
+	return e, user, network, conn, nil
 }

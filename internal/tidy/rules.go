@@ -16,7 +16,7 @@ var ranks = map[string]int{
 
 	"node/hca": 3, "node/ibswitch": 3, "subnet/sa": 3, "node/cm": 3, "operate/wiring": 3, "subnet/survey": 3,
 	"operate/cluster": 3, "job/goal": 3, "job/collective": 3, "job/play": 3, "fabric/flow": 3, "subnet/am": 3,
-	"node/ibrouter": 3,
+	"node/ibrouter": 3, "node/ipoib": 3,
 
 	"verbs": 4, "subnet/sm": 4, "fabric": 4, "job/load": 4, "job/train": 4, "job/chakra": 4,
 	"operate/cluster/model": 4,
@@ -27,7 +27,7 @@ var ranks = map[string]int{
 	"driver/peering": 6,
 
 	"proof/workload": 7, "proof/workload/perf": 7, "driver/machine": 7, "driver/smrun": 7, "driver/surveyrun": 7,
-	"driver/span":         7,
+	"driver/span": 7, "driver/netif": 7,
 	"verbs/attach/server": 7, "driver/jobs": 7,
 	"operate/control": 7, "operate/manager/tenant": 7, "operate/manager/history": 7, "operate/manager/health": 7,
 	"operate/cluster/etcd": 7,

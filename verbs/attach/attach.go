@@ -205,6 +205,8 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 		d.answered(m.Answer.ID, m)
 	case m.Joined != nil:
 		d.answered(m.Joined.ID, m)
+	case m.Path != nil:
+		d.answered(m.Path.ID, m)
 	case m.Outgoing != nil && len(fds) == 2, m.Incoming != nil && len(fds) == 2 && m.Incoming.PID != endpoint.OtherUser,
 		m.Incoming != nil && len(fds) == 3:
 		d.takeRing(m, fds)
@@ -340,6 +342,8 @@ type Membership struct {
 	Port ib.PortNum // 1 if 0
 	PKey ib.PKey    // the partition; the port's first with full membership if 0
 	QKey ib.QKey    // of a group that does not exist yet; rdma_cm's default if 0
+	// SendOnly makes the port one that sends to the group and gets nothing from it. There has to be such a group.
+	SendOnly bool
 }
 
 // Group is a multicast group that the port is a member of. The subnet has the parameters: members who came first have
@@ -350,6 +354,8 @@ type Group struct {
 	PKey ib.PKey
 	QKey ib.QKey // datagrams and queue pairs of the group have to have it
 	MTU  ib.MTU  // bounds a datagram
+	// Record is all that the administrator says.
+	Record mad.MCMemberRecord
 
 	d    *Device
 	id   uint64
@@ -359,12 +365,16 @@ type Group struct {
 // AHAttr is the way to the group, for verbs.PD.CreateAH.
 func (g *Group) AHAttr() verbs.AHAttr { return g.addr }
 
-// JoinMulticast makes the device's port a full member of a multicast group: the administrator is asked, and the manager
+// JoinMulticast makes the device's port a member of a multicast group: the administrator is asked, and the manager
 // writes the switches' tables. It may be a moment until it has, and what is sent before does not arrive. A queue pair
-// gets what comes to the port after verbs.QP.AttachMcast. The membership ends with Leave or Close.
+// gets what comes to the port after verbs.QP.AttachMcast. Groups of IP over InfiniBand get the parameters of their
+// broadcast group. The membership ends with Leave or Close.
 func (d *Device) JoinMulticast(ctx context.Context, want Membership) (*Group, error) {
 	port := max(want.Port, 1)
 	join := &proto.Join{Port: port, Want: mad.MCMemberRecord{MGID: want.MGID, PKey: want.PKey, QKey: want.QKey}}
+	if want.SendOnly {
+		join.Want.JoinState = mad.JoinSendOnlyNon
+	}
 	m, err := d.call(ctx, &join.ID, &proto.Message{Join: join})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -380,7 +390,7 @@ func (d *Device) JoinMulticast(ctx context.Context, want Membership) (*Group, er
 		return nil, fmt.Errorf("attach: joining %v: %w: %s", want.MGID, ErrRefused, a.Why)
 	}
 	r := &a.Got
-	return &Group{MGID: r.MGID, MLID: r.MLID, PKey: r.PKey, QKey: r.QKey, MTU: r.MTU, d: d, id: join.ID,
+	return &Group{MGID: r.MGID, MLID: r.MLID, PKey: r.PKey, QKey: r.QKey, MTU: r.MTU, Record: *r, d: d, id: join.ID,
 		addr: verbs.AHAttr{DLID: r.MLID, SL: r.SL, StaticRate: uint8(r.Rate), IsGlobal: true, DGID: r.MGID,
 			FlowLabel: r.FlowLabel, HopLimit: r.HopLimit, TClass: r.TClass, Port: port}}, nil
 }
@@ -391,4 +401,20 @@ func (g *Group) Leave() error {
 		return fmt.Errorf("attach: leaving %v: %w: %w", g.MGID, verbs.ErrClosed, err)
 	}
 	return nil
+}
+
+// FindPath asks the subnet's administrator for the path to another port, in a partition.
+func (d *Device) FindPath(ctx context.Context, port ib.PortNum, to ib.GID, key ib.PKey) (mad.PathRecord, error) {
+	ask := &proto.FindPath{Port: max(port, 1), Want: mad.PathRecord{DGID: to, PKey: key}}
+	m, err := d.call(ctx, &ask.ID, &proto.Message{FindPath: ask})
+	switch {
+	case err != nil:
+	case m.Path == nil:
+		err = proto.ErrMessage
+	case m.Path.Why != "":
+		err = fmt.Errorf("%w: %s", ErrRefused, m.Path.Why)
+	default:
+		return m.Path.Got, nil
+	}
+	return mad.PathRecord{}, fmt.Errorf("attach: the path to %v: %w", to, err)
 }

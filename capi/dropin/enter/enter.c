@@ -3,6 +3,7 @@
  *
  *   softib-enter [-v] [-u FD] [-r FD] -t TREE -- PATH ARGV0 [ARG...]
  *   softib-enter -p [-n] -t TREE
+ *   softib-enter -m FD [-u FD] [-w FD] -i NAME,MTU,IPV4/BITS,IPV6/BITS [-i ...]
  *
  *   -t  folder with the host's files, laid out as they are to appear: TREE/sys/class/infiniband, TREE/etc/hosts, ...
  *   -u  the fabric's user namespace, which is joined; without it only a mount namespace is made
@@ -11,6 +12,9 @@
  *   -p  tries all of it, says so on standard output, and stays until standard input ends, for somebody to take hold
  * of the namespaces
  *   -n  with -p: in a user namespace of its own
+ *   -w  a network namespace, which is joined
+ *   -m  socket: a network is made, in a namespace of its own or in that of -w, and what belongs to it is sent there
+ *   -i  an interface of that network
  *
  * It is C, and has one thread, because a process with several cannot join a user namespace.
  *
@@ -19,17 +23,23 @@
  * namespaces the kernel lets nobody read another's memory, which is how programs exchange large messages.
  */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>
+#include <linux/if_tun.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -54,6 +64,7 @@ static const char *const replaced[] = {"/etc/hosts"};
 #define WITNESS "/sys/class"
 
 static bool verbose;
+static bool in_net; /* the network is joined that was to be */
 
 static bool fails(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -280,30 +291,42 @@ static void drop(void)
 		fails("giving up capabilities");
 }
 
+/* Interfaces of one network, and descriptors that tell of it. */
+#define INTERFACES_MAX 16
+#define SENT_MAX (INTERFACES_MAX + 4)
+
+/* hand sends descriptors. */
+static bool hand(int socket, const int *fds, size_t n)
+{
+	char byte = 0;
+	struct iovec io = {&byte, 1};
+	union {
+		char room[CMSG_SPACE(SENT_MAX * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = &control,
+		.msg_controllen = CMSG_SPACE(n * sizeof *fds)};
+	struct cmsghdr *c;
+
+	memset(&control, 0, sizeof control);
+	c = CMSG_FIRSTHDR(&m);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(n * sizeof *fds);
+	memcpy(CMSG_DATA(c), fds, n * sizeof *fds);
+	return sendmsg(socket, &m, MSG_NOSIGNAL) >= 0;
+}
+
 /* testify sends a descriptor of the file system that ends with the namespace. */
 static void testify(int socket)
 {
 	int fd = open(WITNESS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	char byte = 0;
-	struct iovec io = {&byte, 1};
-	union {
-		char room[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-	struct cmsghdr *c;
 
 	if (fd < 0) {
 		fails("%s", WITNESS);
 		return;
 	}
-	memset(&control, 0, sizeof control);
-	c = CMSG_FIRSTHDR(&m);
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof fd);
-	memcpy(CMSG_DATA(c), &fd, sizeof fd);
-	if (sendmsg(socket, &m, MSG_NOSIGNAL) < 0)
+	if (!hand(socket, &fd, 1))
 		fails("the fabric does not hear of this program");
 	close(fd);
 }
@@ -323,19 +346,172 @@ static bool may_new_user(void)
 	return child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/* join_user enters the fabric's user namespace. A program of the fabric that starts another is in that namespace
+ * already, and one in a container is in another: neither has a right in it, and makes one below its own. Long
+ * messages then go by pipes. */
+static bool join_user(int user)
+{
+	return setns(user, CLONE_NEWUSER) == 0 || (may_new_user() && new_user());
+}
+
 /* enter joins or makes the namespaces. in_user says whether capabilities come from a namespace, and have to go. */
-static bool enter(int user, bool *in_user)
+static bool enter(int user, int net, bool *in_user)
 {
 	if (user >= 0) {
-		/* A program of the fabric that starts another is in that namespace already, and one in a container is in
-		 * another: neither has a right in it, and makes one below its own. Long messages then go by pipes. */
-		if (setns(user, CLONE_NEWUSER) != 0 && !(may_new_user() && new_user()))
+		if (!join_user(user))
 			return false;
 		*in_user = true;
+	}
+	if (net >= 0) {
+		if (setns(net, CLONE_NEWNET) != 0)
+			return fails("the network");
+		in_net = true;
 	}
 	if (unshare(CLONE_NEWNS) != 0)
 		return fails("a mount namespace");
 	return true;
+}
+
+/* address puts text with its length in bits into the host's interface; it is of either family. */
+static bool address(const char *name, char *text)
+{
+	struct ifreq r = {0};
+	struct {
+		struct in6_addr addr;
+		unsigned bits;
+		int index;
+	} r6 = {.index = if_nametoindex(name)}; /* struct in6_ifreq, whose header does not go with libc's */
+	struct sockaddr_in *in = (struct sockaddr_in *)&r.ifr_addr;
+	char *slash = strchr(text, '/');
+	int fd, saved;
+	bool ok;
+
+	if (!slash) {
+		errno = EINVAL;
+		return false;
+	}
+	*slash = '\0';
+	if (inet_pton(AF_INET6, text, &r6.addr) == 1) {
+		r6.bits = atoi(slash + 1);
+		fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		ok = fd >= 0 && ioctl(fd, SIOCSIFADDR, &r6) == 0;
+	} else {
+		snprintf(r.ifr_name, sizeof r.ifr_name, "%s", name);
+		in->sin_family = AF_INET;
+		fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		ok = fd >= 0 && inet_pton(AF_INET, text, &in->sin_addr) == 1 && ioctl(fd, SIOCSIFADDR, &r) == 0;
+		in->sin_addr.s_addr = htonl(~0u << (32 - atoi(slash + 1)));
+		ok = ok && ioctl(fd, SIOCSIFNETMASK, &r) == 0;
+	}
+	saved = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = saved;
+	return ok;
+}
+
+/* raise_up takes an interface up, with an MTU unless that is 0. */
+static bool raise_up(const char *name, int mtu)
+{
+	struct ifreq r = {0};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), saved;
+	bool ok = fd >= 0;
+
+	snprintf(r.ifr_name, sizeof r.ifr_name, "%s", name);
+	if (ok && mtu) {
+		r.ifr_mtu = mtu;
+		ok = ioctl(fd, SIOCSIFMTU, &r) == 0;
+	}
+	ok = ok && ioctl(fd, SIOCGIFFLAGS, &r) == 0;
+	r.ifr_flags |= IFF_UP;
+	ok = ok && ioctl(fd, SIOCSIFFLAGS, &r) == 0;
+	saved = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = saved;
+	return ok;
+}
+
+/* interface makes one, as text says: a TUN device, which leaves checksums and segments of TCP to whoever has the
+ * descriptor. */
+static int interface(char *text)
+{
+	struct ifreq r = {0};
+	char *rest = text, *name = strsep(&rest, ","), *mtu = strsep(&rest, ","), *ip, path[128];
+	int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK), size = 10; /* struct virtio_net_hdr */
+
+	if (fd < 0) {
+		fails("/dev/net/tun");
+		return -1;
+	}
+	r.ifr_flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR;
+	snprintf(r.ifr_name, sizeof r.ifr_name, "%s", name);
+	if (ioctl(fd, TUNSETIFF, &r) != 0 || ioctl(fd, TUNSETVNETHDRSZ, &size) != 0 ||
+		ioctl(fd, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6) != 0 || !mtu || !raise_up(name, atoi(mtu))) {
+		fails("interface %s", name);
+		goto failed;
+	}
+	/* What tells a sender that nobody has an address comes from the sender's own, as if the kernel had said it. */
+	snprintf(path, sizeof path, "/proc/sys/net/ipv4/conf/%s/accept_local", name);
+	if (!put(path, "1"))
+		fails("%s", path);
+	while ((ip = strsep(&rest, ",")))
+		if (*ip && !address(name, ip)) {
+			fails("address %s of interface %s", ip, name);
+			goto failed;
+		}
+	return fd;
+failed:
+	close(fd);
+	return -1;
+}
+
+/* make_net makes a network, or adds to that of -w, and sends: the namespace, a socket that tells of its addresses, the
+ * files that tell of its multicast groups, and the interfaces. */
+static int make_net(int socket_fd, int user, int net, char **interfaces, int count)
+{
+	int fds[SENT_MAX] = {-1}, n = 0;
+	struct sockaddr_nl group = {.nl_family = AF_NETLINK, .nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
+	char range[64];
+
+	verbose = true;
+	if (user >= 0 && !join_user(user))
+		return 1;
+	if (net >= 0 ? setns(net, CLONE_NEWNET) != 0 : unshare(CLONE_NEWNET) != 0) {
+		fails("a network namespace");
+		return 1;
+	}
+	if (net < 0) {
+		if (!raise_up("lo", 0)) {
+			fails("interface lo");
+			return 1;
+		}
+		/* ping needs no privilege then. */
+		snprintf(range, sizeof range, user >= 0 ? "%u %u" : "0 2147483647", getegid(), getegid());
+		if (!put("/proc/sys/net/ipv4/ping_group_range", range))
+			fails("ping_group_range");
+	}
+	fds[n++] = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	fds[n++] = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+	fds[n++] = open("/proc/self/net/igmp", O_RDONLY | O_CLOEXEC);
+	fds[n++] = open("/proc/self/net/igmp6", O_RDONLY | O_CLOEXEC);
+	for (int i = 0; i < n; i++)
+		if (fds[i] < 0) {
+			fails("what tells of the network");
+			return 1;
+		}
+	if (bind(fds[1], (struct sockaddr *)&group, sizeof group) != 0) {
+		fails("news of addresses");
+		return 1;
+	}
+	for (int i = 0; i < count; i++)
+		if ((fds[n++] = interface(interfaces[i])) < 0)
+			return 1;
+	if (!hand(socket_fd, fds, n)) {
+		fails("handing over the network");
+		return 1;
+	}
+	return 0;
 }
 
 static int probe(const char *tree, bool fresh)
@@ -367,10 +543,11 @@ static int usage(void)
 int main(int argc, char **argv)
 {
 	const char *tree = NULL;
-	int c, user = -1, report = -1;
+	char *interfaces[INTERFACES_MAX];
+	int c, user = -1, report = -1, net = -1, made = -1, count = 0;
 	bool probing = false, fresh = false, in_user = false;
 
-	while ((c = getopt(argc, argv, "+vpnu:r:t:")) != -1) {
+	while ((c = getopt(argc, argv, "+vpnu:r:t:w:m:i:")) != -1) {
 		switch (c) {
 		case 'v': verbose = true; break;
 		case 'p': probing = true; break;
@@ -378,21 +555,37 @@ int main(int argc, char **argv)
 		case 'u': user = atoi(optarg); break;
 		case 'r': report = atoi(optarg); break;
 		case 't': tree = optarg; break;
+		case 'w': net = atoi(optarg); break;
+		case 'm': made = atoi(optarg); break;
+		case 'i':
+			if (count == INTERFACES_MAX)
+				return usage();
+			interfaces[count++] = optarg;
+			break;
 		default: return usage();
 		}
 	}
+	if (made >= 0)
+		return make_net(made, user, net, interfaces, count);
 	if (!tree || *tree != '/')
 		return usage();
 	if (probing)
 		return probe(tree, fresh);
 	if (argc - optind < 2)
 		return usage();
-	if (enter(user, &in_user) && furnish(tree) && report >= 0)
+	if (enter(user, net, &in_user) && furnish(tree) && report >= 0)
 		testify(report);
+	/* Without its network a program would speak to somebody else. */
+	if (net >= 0 && !in_net) {
+		fprintf(stderr, "softib: the network of the host: %s\n", strerror(errno));
+		return 1;
+	}
 	if (in_user)
 		drop();
 	if (user >= 0)
 		close(user);
+	if (net >= 0)
+		close(net);
 	if (report >= 0)
 		close(report);
 	execv(argv[optind], argv + optind + 1);

@@ -50,8 +50,10 @@ type Message struct {
 	Join      *Join         `json:",omitempty"`
 	Joined    *Joined       `json:",omitempty"`
 	// Dead is a line of the process's by which nothing passes.
-	Dead  uint32 `json:",omitempty"`
-	Leave uint64 `json:",omitempty"` // ends what that Join began
+	Dead     uint32    `json:",omitempty"`
+	Leave    uint64    `json:",omitempty"` // ends what that Join began
+	FindPath *FindPath `json:",omitempty"`
+	Path     *Path     `json:",omitempty"`
 }
 
 // Hello is how a process begins.
@@ -155,7 +157,7 @@ type Origin struct {
 }
 
 // Join asks for the port's membership in a multicast group, which lasts until Leave or the end of the conversation. Of
-// the record the MGID, the partition and the Q_Key count.
+// the record the MGID, the partition, the Q_Key and the join state count.
 type Join struct {
 	ID   uint64
 	Port ib.PortNum
@@ -166,6 +168,20 @@ type Join struct {
 type Joined struct {
 	ID  uint64
 	Got mad.MCMemberRecord
+	Why string `json:",omitempty"`
+}
+
+// FindPath asks the administrator for a path from a port. Of the record the DGID, the partition and the service count.
+type FindPath struct {
+	ID   uint64
+	Port ib.PortNum
+	Want mad.PathRecord
+}
+
+// Path is the answer: the path, or why there is none.
+type Path struct {
+	ID  uint64
+	Got mad.PathRecord
 	Why string `json:",omitempty"`
 }
 

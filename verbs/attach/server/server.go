@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -86,8 +87,10 @@ func (s *server) serve(c packetsock.Guest) {
 	if err := conn.Send(&proto.Message{Welcome: s.welcome(p)}, p.FDs...); err != nil {
 		return
 	}
-	t := &talk{conn: conn, p: p, groups: s.groups, leave: map[uint64]func(){}}
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &talk{ctx: ctx, conn: conn, p: p, groups: s.groups, leave: map[uint64]func(){}}
 	defer t.leaveAll()
+	defer cancel()
 	done := make(chan struct{})
 	var passing sync.WaitGroup
 	passing.Go(func() { t.pass(done) })
@@ -121,12 +124,14 @@ func port(p *live.Process, n ib.PortNum) proto.Port {
 
 // talk is the conversation with one process.
 type talk struct {
-	mu   sync.Mutex // one message at a time
+	ctx  context.Context // ends with the conversation
+	mu   sync.Mutex      // one message at a time
 	conn *proto.Conn
 	p    *live.Process
 
 	groups  Groups
 	leave   map[uint64]func() // by the number of the join
+	paths   atomic.Int32      // that are asked for
 	joining sync.WaitGroup
 }
 
@@ -161,6 +166,9 @@ func (t *talk) answer() {
 		}
 		if m.Pipes != 0 {
 			_ = t.passPipes(m.Pipes, t.p.Pipes(m.Pipes))
+		}
+		if m.FindPath != nil {
+			t.findPath(m.FindPath)
 		}
 		if m.Ask == nil {
 			continue
@@ -252,12 +260,40 @@ func (t *talk) passPipes(id uint32, fds []int) error {
 	return t.send(&proto.Message{Pipes: id}, fds...)
 }
 
-// Groups makes ports members of multicast groups. A port has one membership for all of its programs, those of librdmacm
-// among them, so whoever keeps those fills this.
+// Groups asks the subnet's administrator for programs. A port has one membership in a multicast group for all of its
+// programs, those of librdmacm among them, so whoever keeps those fills this.
 type Groups interface {
 	// Join waits for the administrator's answer. Leave is called once.
 	Join(ctx context.Context, host string, port ib.PortNum, want mad.MCMemberRecord) (got mad.MCMemberRecord,
 		leave func(), err error)
+	// Path is the administrator's path from a port.
+	Path(ctx context.Context, host string, port ib.PortNum, want mad.PathRecord) (mad.PathRecord, error)
+}
+
+// pathsMax bounds what one process can ask for at a time.
+const pathsMax = 64
+
+// findPath asks for a path, while the conversation goes on.
+func (t *talk) findPath(q *proto.FindPath) {
+	a := &proto.Path{ID: q.ID}
+	switch {
+	case t.groups == nil:
+		a.Why = "this fabric has no service for paths"
+	case t.paths.Add(1) > pathsMax:
+		a.Why = "the process asks for too many paths at once"
+		t.paths.Add(-1)
+	default:
+		t.joining.Go(func() {
+			defer t.paths.Add(-1)
+			var err error
+			if a.Got, err = t.groups.Path(t.ctx, t.p.Host().Name(), q.Port, q.Want); err != nil {
+				a.Why = err.Error()
+			}
+			_ = t.send(&proto.Message{Path: a})
+		})
+		return
+	}
+	_ = t.send(&proto.Message{Path: a})
 }
 
 // membersMax bounds what one process can be a member of.

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"softib/capi/dropin"
+	"softib/driver/netif"
+	"softib/operate/control"
+	"softib/proto/ib"
+	"softib/verbs/attach"
+)
+
+// The network of a host is driven by a process of its own (softib net-side), which the fabric starts and which ends
+// with it:
+//
+//	the fabric:  {"socket":"…","host":"h1","links":[…]}         on standard input, which stays open
+//	the side:    {"ok":true} or {"error":"…","next":"…"}         on standard output
+//
+// Descriptor 3 is a socket over which the side sends the network namespace, before it says that all is well.
+
+// netSide is the subcommand that drives a network.
+const netSide = "net-side"
+
+// netRequest is what it has to do.
+type netRequest struct {
+	Socket    string     `json:"socket"` // of the fabric
+	Host      string     `json:"host"`
+	Port      ib.PortNum `json:"port"`
+	Libraries string     `json:"libraries"`
+	Links     []netLink  `json:"links"` // the first has to be up
+	Connected bool       `json:"connected,omitempty"`
+	// User and Space say that the descriptors of a user namespace and of a network namespace follow, in this order.
+	User  bool `json:"user,omitempty"`
+	Space bool `json:"space,omitempty"`
+}
+
+// netLink is an interface.
+type netLink struct {
+	Name  string         `json:"name"`
+	PKey  ib.PKey        `json:"pkey"`
+	MTU   int            `json:"mtu"`
+	Addrs []netip.Prefix `json:"addrs,omitempty"`
+}
+
+// netReport is what became of it.
+type netReport struct {
+	OK    bool   `json:"ok,omitempty"`
+	Error string `json:"error,omitempty"`
+	Next  string `json:"next,omitempty"`
+}
+
+func newNetSide() *cobra.Command {
+	return &cobra.Command{
+		Use:    netSide,
+		Short:  "The network of a host",
+		Hidden: true,
+		Args:   arguments(0, 0, "no arguments: softib exec --net and softib net up start it"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return beNet(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+}
+
+// netPatience is how long the administrator may take to let the first interface into its broadcast group.
+const netPatience = 20 * time.Second
+
+// beNet drives a network until standard input ends.
+func beNet(ctx context.Context, in io.Reader, out io.Writer) error {
+	signal.Ignore(os.Interrupt)
+	debug.SetGCPercent(400) // next to nothing is allocated
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var q netRequest
+	if err := json.NewDecoder(io.LimitReader(in, control.RequestMax)).Decode(&q); err != nil {
+		return notBySelf(fmt.Errorf("the request cannot be read: %w", err))
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		cancel()
+	}()
+	enc := json.NewEncoder(out)
+	err := q.drive(ctx, func() error { return enc.Encode(netReport{OK: true}) })
+	if err != nil && ctx.Err() == nil {
+		_ = enc.Encode(netReport{Error: err.Error(), Next: nextOf(err)})
+	}
+	return nil
+}
+
+// drive makes the network, says that it is up, and moves its packets.
+func (q *netRequest) drive(ctx context.Context, up func() error) error {
+	dev, err := attach.Open(attach.Options{Socket: q.Socket, Host: q.Host})
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	fd := uintptr(3)
+	inherited := func(is bool, name string) *os.File {
+		if !is {
+			return nil
+		}
+		fd++
+		return os.NewFile(fd, name)
+	}
+	user, space := inherited(q.User, "user"), inherited(q.Space, "space")
+	links := make([]dropin.Link, len(q.Links))
+	for i, l := range q.Links {
+		links[i] = dropin.Link{Name: l.Name, MTU: l.MTU, Addrs: l.Addrs}
+	}
+	made, err := dropin.Set{Dir: q.Libraries}.NewNetwork(user, space, links)
+	if err != nil {
+		return next(err, "a network takes /dev/net/tun and, without root, user namespaces")
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel(nil)
+	all := map[string]*netif.Interface{}
+	for i, l := range q.Links {
+		n, err := netif.Open(dev, netif.Config{Name: l.Name, Tun: made.Links[i], Port: q.Port, PKey: l.PKey,
+			Connected: q.Connected})
+		if err != nil {
+			return err
+		}
+		all[l.Name] = n
+		running.Go(func() { cancel(n.Run(ctx)) })
+	}
+	running.Go(func() {
+		cancel(netif.Namespace{News: made.News, Groups4: made.Groups4, Groups6: made.Groups6}.Watch(ctx, all))
+	})
+	first := q.Links[0]
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-all[first.Name].Ready():
+	case <-time.After(netPatience):
+		return next(fmt.Errorf("%s cannot join the broadcast group of partition %v: %w", first.Name, first.PKey,
+			errors.Join(all[first.Name].Refused())), "softib partition show, and give the partition the flag ipoib")
+	}
+	if err := unix.Sendmsg(3, []byte{0}, unix.UnixRights(int(made.Space.Fd())), nil, unix.MSG_NOSIGNAL); err != nil {
+		return err
+	}
+	if err := up(); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}

@@ -1,0 +1,322 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"softib/driver/span"
+	"softib/node/ipoib"
+	"softib/proto/ib"
+	"softib/proto/topo"
+)
+
+// nets are the networks of a fabric's hosts: a host has one for all of its programs, as long as there are any.
+type nets struct {
+	f     *span.Fabric
+	place place
+
+	mu     sync.Mutex
+	byHost map[string]*hostNet
+	closed bool
+	wg     sync.WaitGroup
+}
+
+func newNets(p place, f *span.Fabric) *nets {
+	return &nets{f: f, place: p, byHost: map[string]*hostNet{}}
+}
+
+// hostNet is the network of a host.
+type hostNet struct {
+	host  string
+	mode  netMode
+	users int
+	// kept: it stays without programs, until softib net down.
+	kept bool
+
+	ready chan struct{} // closed when it is up, or never will be
+	err   error         // why it never will be
+	space *os.File
+	stdin io.Closer // its process ends with it
+	ended chan struct{}
+}
+
+// netMode is how packets travel: as datagrams, or by connections where neighbours take them (RFC 4755).
+type netMode string
+
+const (
+	netDatagram  netMode = "datagram"
+	netConnected netMode = "connected"
+)
+
+// MTUs of interfaces, as Linux has them. In datagram mode it is what the broadcast group's 2,048 bytes leave.
+const mtuDatagram = 2048 - ipoib.HeaderSize
+
+func (m netMode) mtu() int {
+	if m == netConnected {
+		return ipoib.ConnectedMTU
+	}
+	return mtuDatagram
+}
+
+// open finds or makes the network of a host for one more program; the caller calls release once. Any mode will do if it
+// is empty. A space is a namespace that is there already, and keeps the network.
+func (x *nets) open(ctx context.Context, host string, mode netMode, lib string, user, space *os.File) (
+	n *hostNet, release func(), err error) {
+	x.mu.Lock()
+	n = x.byHost[host]
+	switch {
+	case x.closed:
+		x.mu.Unlock()
+		return nil, nil, errors.New("the fabric ends")
+	case n != nil && mode != "" && n.mode != mode:
+		was := n.mode
+		x.mu.Unlock()
+		return nil, nil, next(&usageError{fmt.Errorf("the network of %s is in %s mode, which its programs share", host,
+			was)}, "--net=%s, or end its programs first", was)
+	case n != nil && space != nil:
+		x.mu.Unlock()
+		return nil, nil, next(&usageError{fmt.Errorf("%s has a network already", host)}, "softib net down %s", host)
+	case n == nil:
+		n = &hostNet{host: host, mode: mode, kept: space != nil, ready: make(chan struct{}), ended: make(chan struct{})}
+		if mode == "" {
+			n.mode = netDatagram
+		}
+		x.byHost[host] = n
+		x.wg.Go(func() { x.run(n, lib, user, space) })
+	}
+	n.users++
+	x.mu.Unlock()
+	release = sync.OnceFunc(func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		n.users--
+		x.endUnused(n)
+	})
+	select {
+	case <-n.ready:
+	case <-ctx.Done():
+		release()
+		return nil, nil, ctx.Err()
+	}
+	if n.err != nil {
+		release()
+		return nil, nil, n.err
+	}
+	return n, release, nil
+}
+
+// endUnused ends a network that nobody uses. The lock is held.
+func (x *nets) endUnused(n *hostNet) {
+	if n.users == 0 && !n.kept {
+		x.forget(n)
+		if n.stdin != nil {
+			_ = n.stdin.Close()
+		}
+	}
+}
+
+func (x *nets) forget(n *hostNet) {
+	if x.byHost[n.host] == n {
+		delete(x.byHost, n.host)
+	}
+}
+
+// down ends a network that is kept, and reports whether there was one.
+func (x *nets) down(host string) (bool, error) {
+	x.mu.Lock()
+	n := x.byHost[host]
+	if n == nil || !n.kept {
+		x.mu.Unlock()
+		return false, nil
+	}
+	if n.users > 0 {
+		defer x.mu.Unlock()
+		return true, next(fmt.Errorf("%d programs use the network of %s", n.users, host), "end them first")
+	}
+	n.kept = false
+	x.endUnused(n)
+	x.mu.Unlock()
+	<-n.ended
+	return true, nil
+}
+
+// close ends all networks.
+func (x *nets) close() {
+	x.mu.Lock()
+	x.closed = true
+	for _, n := range x.byHost {
+		if n.stdin != nil {
+			_ = n.stdin.Close()
+		}
+	}
+	x.mu.Unlock()
+	x.wg.Wait()
+}
+
+// run starts the process that drives a network, and waits for its end.
+func (x *nets) run(n *hostNet, lib string, user, space *os.File) {
+	defer close(n.ended)
+	err := x.start(n, lib, user, space)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.forget(n)
+	if n.space != nil {
+		_ = n.space.Close()
+		return
+	}
+	n.err = err
+	close(n.ready)
+}
+
+func (x *nets) start(n *hostNet, lib string, user, space *os.File) error {
+	q, err := x.request(n)
+	if err != nil {
+		return err
+	}
+	q.Libraries, q.User, q.Space = lib, user != nil, space != nil
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "net"), os.NewFile(uintptr(pair[1]), "net")
+	defer ours.Close()
+	cmd := exec.Command(exe, netSide)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.ExtraFiles = []*os.File{theirs}
+	for _, f := range []*os.File{user, space} {
+		if f != nil {
+			cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+		}
+	}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	err = cmd.Start()
+	theirs.Close()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cmd.Wait() }()
+	x.mu.Lock()
+	n.stdin = stdin
+	unwanted := x.closed || x.byHost[n.host] != n
+	x.mu.Unlock()
+	defer stdin.Close()
+	if unwanted {
+		return errors.New("nobody wants it any more")
+	}
+	if err := json.NewEncoder(stdin).Encode(q); err != nil {
+		return err
+	}
+	for dec := json.NewDecoder(stdout); ; {
+		var r netReport
+		if err := dec.Decode(&r); err != nil {
+			if n.space != nil {
+				return nil
+			}
+			return next(fmt.Errorf("the network of %s has ended at once", n.host), "softib log%s", x.place.flag())
+		}
+		if r.Error != "" {
+			return &hint{fmt.Errorf("the network of %s: %s", n.host, r.Error), r.Next}
+		}
+		files, err := receiveOne(pair[0])
+		if err != nil {
+			return err
+		}
+		x.mu.Lock()
+		n.space = files
+		close(n.ready)
+		x.mu.Unlock()
+	}
+}
+
+// receiveOne takes a descriptor that was sent with a byte.
+func receiveOne(socket int) (*os.File, error) {
+	oob := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := unix.Recvmsg(socket, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(msgs) != 1 {
+		return nil, errors.New("no namespace came")
+	}
+	fds, err := unix.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) != 1 {
+		return nil, errors.New("no namespace came")
+	}
+	return os.NewFile(uintptr(fds[0]), "namespace"), nil
+}
+
+// Prefixes of the hosts' addresses, as live.HostIP and HostIP6 give them.
+const (
+	hostBits  = 15
+	hostBits6 = 64
+)
+
+// request is what the process is to do. The interface ib0 is in the partition of what a port does without a partner,
+// its first with full membership, and has the host's addresses. Each other partition has an interface below it, named
+// as Linux names those, with an IPv6 address whose subnet is the partition.
+func (x *nets) request(n *hostNet) (*netRequest, error) {
+	h, err := x.f.Host(n.host)
+	if err != nil {
+		return nil, err
+	}
+	q := &netRequest{Socket: x.place.verbs(), Host: n.host, Port: 1, Connected: n.mode == netConnected}
+	for p := range h.Node().NumPorts() {
+		ref := topo.PortRef{Node: h.Node().Index, Port: ib.PortNum(p + 1)}
+		if x.f.PortState(ref) == ib.PortActive {
+			q.Port = ref.Port
+			break
+		}
+	}
+	keys := x.f.PKeys(topo.PortRef{Node: h.Node().Index, Port: q.Port})
+	home := slices.IndexFunc(keys, func(k ib.PKey) bool { return k.IsValid() && k.IsFull() })
+	if home < 0 {
+		home = slices.IndexFunc(keys, ib.PKey.IsValid)
+	}
+	if home < 0 {
+		return nil, next(fmt.Errorf("port %d of %s is in no partition", q.Port, n.host), "softib partition show")
+	}
+	mtu := n.mode.mtu()
+	q.Links = []netLink{{Name: "ib0", PKey: keys[home], MTU: mtu, Addrs: []netip.Prefix{
+		netip.PrefixFrom(h.IP(), hostBits), netip.PrefixFrom(h.IP6(), hostBits6)}}}
+	for i, k := range keys {
+		if i == home || !k.IsValid() || k.Base() == keys[home].Base() {
+			continue
+		}
+		full := uint16(k | ib.PKeyFull)
+		a := h.IP6().As16()
+		a[6], a[7] = byte(full>>8), byte(full)
+		q.Links = append(q.Links, netLink{Name: fmt.Sprintf("ib0.%04x", full), PKey: k, MTU: mtu,
+			Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom16(a), hostBits6)}})
+		if len(q.Links) == linksMax {
+			break
+		}
+	}
+	return q, nil
+}
+
+// linksMax is how many interfaces softib-enter makes for a network.
+const linksMax = 16
