@@ -63,7 +63,7 @@ func parseND(b []byte) (m ndMessage, err error) {
 	icmp := b[ipv6Size:]
 	m = ndMessage{typ: icmp[0], solicited: icmp[ndFlagsOff]&ndSolicited != 0,
 		override: icmp[ndFlagsOff]&ndOverride != 0, src: netip.AddrFrom16([16]byte(b[8:])),
-		dst: netip.AddrFrom16([16]byte(b[24:])),
+		dst:    netip.AddrFrom16([16]byte(b[24:])),
 		target: netip.AddrFrom16([16]byte(icmp[ndTargetOff:]))}
 	if icmp[1] != 0 || m.target.IsMulticast() {
 		return m, fmt.Errorf("ipoib: neighbour discovery with code %d for %v: %w", icmp[1], m.target, ErrFormat)
