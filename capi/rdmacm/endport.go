@@ -27,9 +27,12 @@ type endPort struct {
 
 	conns   map[cm.ConnID]*ident
 	listens map[uint64]*listening
-	asks    map[uint32]func(answer)
-	lastAsk uint32
-	groups  map[groupKey]*group
+	// outside and services are of programs without librdmacm.
+	outside  map[cm.ConnID]*Conn
+	services map[uint64]*service
+	asks     map[uint32]func(answer)
+	lastAsk  uint32
+	groups   map[groupKey]*group
 
 	timer  *time.Timer
 	cancel context.CancelFunc
@@ -55,7 +58,8 @@ func openPort(h *host, info *Port) (*endPort, error) {
 	p := &endPort{
 		h: h, num: info.Num, shown: info.Shown, guid: info.NodeGUID, session: session,
 		conns: map[cm.ConnID]*ident{}, listens: map[uint64]*listening{}, asks: map[uint32]func(answer){},
-		groups: map[groupKey]*group{}, done: make(chan struct{}),
+		groups: map[groupKey]*group{}, outside: map[cm.ConnID]*Conn{}, services: map[uint64]*service{},
+		done: make(chan struct{}),
 		engine: cm.New(cm.Config{Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), CAGUID: info.NodeGUID,
 			Port: info.Shown, Grace: grace}),
 	}

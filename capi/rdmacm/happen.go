@@ -130,6 +130,10 @@ func (p *endPort) happened(e *cm.Event) {
 	case cm.MRAReceived:
 		return
 	}
+	if c := p.outside[e.ID]; c != nil {
+		c.happened(e)
+		return
+	}
 	d := p.conns[e.ID]
 	if d == nil {
 		return
@@ -230,6 +234,10 @@ func (p *endPort) requested(e *cm.Event) {
 	now := p.session.Now()
 	info, ok := p.engine.Info(e.ID)
 	if !ok {
+		return
+	}
+	if l := p.services[info.ServiceID]; l != nil {
+		l.requested(p, e, &info)
 		return
 	}
 	qpType := uint8(qptUD)

@@ -36,11 +36,13 @@ type Interface struct {
 	pd  *verbs.PD
 	tun *tun
 
-	qp     *verbs.QP
-	send   *sender
-	recv   *receiver
-	queued chan queuedPacket
-	asks   chan struct{} // has room for another question
+	qp   *verbs.QP
+	send *sender
+	recv *receiver
+	// listener takes connections; nil in datagram mode.
+	listener *listener
+	queued   chan queuedPacket
+	asks     chan struct{} // has room for another question
 	// listens rings when the host's multicast groups have changed.
 	listens chan struct{}
 	work    sync.WaitGroup
@@ -114,6 +116,11 @@ func (n *Interface) open() error {
 	if n.recv, err = newReceiver(n.ctx, n.pd); err != nil {
 		return err
 	}
+	if n.cfg.Connected {
+		if n.listener, err = newListener(n.ctx, n.pd); err != nil {
+			return err
+		}
+	}
 	n.qp, err = n.pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: n.send.cq, RecvCQ: n.recv.cq, BlockSelfMC: true,
 		Caps: verbs.Caps{MaxSendWR: sendDepth, MaxRecvWR: recvDepth, MaxSendSGE: 2, MaxRecvSGE: 1}})
 	if err != nil {
@@ -156,7 +163,14 @@ func (n *Interface) Run(ctx context.Context) error {
 	n.timer = time.AfterFunc(time.Hour, func() { n.with(ctx, func(now ib.Time) { n.engine.HandleTimer(now) }) })
 	n.mu.Unlock()
 	n.with(ctx, func(ib.Time) {})
-	for _, f := range []func(context.Context) error{n.fromHost, n.fromFabric, n.sendQueued, n.events} {
+	parts := []func(context.Context) error{n.fromHost, n.fromFabric, n.sendQueued, n.events}
+	if n.listener != nil {
+		if err := n.listen(ctx); err != nil {
+			return fmt.Errorf("netif: %s: %w", n.cfg.Name, err)
+		}
+		parts = append(parts, n.fromCallers)
+	}
+	for _, f := range parts {
 		n.work.Go(func() { cancel(f(ctx)) })
 	}
 	<-ctx.Done()
@@ -231,6 +245,11 @@ func (n *Interface) dest(w *ipoib.Way) *dest {
 			return nil
 		}
 		d = &dest{ah: ah, qpn: w.QPN, qkey: w.QKey, mtu: w.MTU}
+		if w.Connect != nil {
+			d.mtu, d.conn = w.Datagram, &conn{}
+			d.broken, d.ended = make(chan struct{}), make(chan struct{})
+			d.connect = func(ctx context.Context) { n.ask(ctx, func() { n.connect(ctx, w, d) }) }
+		}
 		n.dests[w] = d
 	}
 	return d
@@ -435,12 +454,20 @@ func (n *Interface) fromFabric(ctx context.Context) error {
 		n.mu.Unlock()
 		together.Flush()
 		for f, ok := together.Poll(); ok; f, ok = together.Poll() {
-			if err := n.tun.write(f); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EIO) {
-				return err // EIO: the interface is down
+			if err := n.hand(f); err != nil {
+				return err
 			}
 		}
 		if err := n.recv.repost(batch); err != nil {
 			return err
 		}
 	}
+}
+
+// hand hands a frame to the host. What the kernel finds wrong, or has no interface up for, is lost.
+func (n *Interface) hand(f *ipoib.Frame) error {
+	if err := n.tun.write(f); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EIO) {
+		return err
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package netif
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"softib/node/ipoib"
@@ -13,7 +14,7 @@ import (
 // What the sender has: requests, headers of segments, one for each request, and buffers for packets of the host.
 const (
 	sendDepth   = 2048
-	sendBuffers = 64
+	sendBuffers = 128
 
 	// bufferSize is a packet of IP as long as any, with what is in front of it.
 	bufferSize = vnetSize + 65536 + 64
@@ -27,8 +28,15 @@ type dest struct {
 	ah      *verbs.AH
 	qpn     ib.QPN
 	qkey    ib.QKey
-	mtu     int
+	mtu     int // of datagrams
 	retired bool
+
+	// conn is the connection, up or not; nil where there is to be none. connect begins to make it, once.
+	conn    *conn
+	connect func(context.Context)
+	asked   bool
+	// broken is closed when the connection carries nothing any more, ended when it is not used any more.
+	broken, ended chan struct{}
 }
 
 // sender posts packets to a queue pair. Datagrams complete in the order in which they were posted, so that requests,
@@ -47,6 +55,7 @@ type sender struct {
 	wrs    []verbs.SendWR
 	sges   [][2]verbs.SGE
 	old    []oldDest
+	conns  map[ib.QPN]*dest // by our queue pair
 }
 
 // oldDest is one that is not used for what is posted after a number of requests.
@@ -56,7 +65,8 @@ type oldDest struct {
 }
 
 func newSender(ctx *verbs.Context, pd *verbs.PD) (s *sender, err error) {
-	s = &sender{wcs: make([]verbs.WC, 64), wrs: make([]verbs.SendWR, batchMax), sges: make([][2]verbs.SGE, batchMax)}
+	s = &sender{wcs: make([]verbs.WC, 64), wrs: make([]verbs.SendWR, batchMax), sges: make([][2]verbs.SGE, batchMax),
+		conns: map[ib.QPN]*dest{}}
 	if s.cq, err = ctx.CreateCQ(sendDepth); err != nil {
 		return nil, err
 	}
@@ -76,6 +86,8 @@ func newSender(ctx *verbs.Context, pd *verbs.PD) (s *sender, err error) {
 const (
 	noBuffer   = 0xFFFF
 	bufferBits = 16
+	// byConn is set in those of connections, which are no part of the ring.
+	byConn = 1 << 63
 )
 
 // buffer waits for a free buffer.
@@ -125,6 +137,10 @@ func (s *sender) await(ctx context.Context) error {
 
 func (s *sender) take(wcs []verbs.WC) {
 	for i := range wcs {
+		if wcs[i].WRID&byConn != 0 {
+			s.carried(&wcs[i])
+			continue
+		}
 		s.done = wcs[i].WRID >> bufferBits
 		if b := wcs[i].WRID & (1<<bufferBits - 1); b != noBuffer {
 			s.free = append(s.free, int(b))
@@ -143,6 +159,10 @@ func (s *sender) retire(d *dest) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		d.retired = true
+		if d.conn != nil {
+			s.hangUp(d)
+			close(d.ended)
+		}
 		s.old = append(s.old, oldDest{d, s.posted})
 		s.reclaim()
 	}()
@@ -156,6 +176,11 @@ func (s *sender) packet(ctx context.Context, b int, to *dest, proto ipoib.Protoc
 	if to.retired {
 		s.free = append(s.free, b)
 		return nil
+	}
+	if to.conn != nil {
+		if sent, err := s.byConnection(ctx, b, to, proto, data, o); sent || err != nil {
+			return err
+		}
 	}
 	if o.Kind == ipoib.Whole {
 		if err := ipoib.Complete(data, o); err != nil || len(data) > to.mtu {
@@ -224,4 +249,137 @@ func (s *sender) post(ctx context.Context, to *dest, n, buffer int) error {
 		return fmt.Errorf("sending packet %d of %d: %w", took, n, err)
 	}
 	return nil
+}
+
+// byConnection sends a packet by the connection of its destination, or has it wait for that. It reports false if the
+// packet may go as a datagram, which takes no longer than a connection that has yet to be made. The lock is held.
+func (s *sender) byConnection(ctx context.Context, b int, to *dest, proto ipoib.Protocol, data []byte,
+	o *ipoib.Offload) (bool, error) {
+	c := to.conn
+	if !c.isUp {
+		if !to.asked {
+			to.asked = true
+			to.connect(ctx)
+		}
+		if o.Kind == ipoib.Whole && len(data) <= to.mtu {
+			return false, nil
+		}
+		if len(c.held) < heldMax {
+			c.held = append(c.held, queuedPacket{to, proto, slices.Clone(data), *o})
+		}
+		s.free = append(s.free, b)
+		return true, nil
+	}
+	// One message has room for all that the host leaves to be cut, which IP can say the length of.
+	whole := *o
+	whole.Kind = ipoib.Whole
+	if err := ipoib.Complete(data, &whole); err != nil || ipoib.HeaderSize+len(data) > c.mtu || !s.flies(ctx, c) {
+		s.free = append(s.free, b)
+		return true, ctx.Err()
+	}
+	at := b*bufferSize + vnetSize - ipoib.HeaderSize
+	ipoib.AppendHeader(s.buffers.Bytes()[:at], proto)
+	s.sges[0] = [2]verbs.SGE{s.buffers.SGE(at, ipoib.HeaderSize+len(data))}
+	s.wrs[0] = verbs.SendWR{WRID: byConn | uint64(b), Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+		SGList: s.sges[0][:1]}
+	if err := c.qp.PostSend(&s.wrs[0]); err != nil {
+		s.free = append(s.free, b)
+		s.hangUp(to)
+		return true, nil
+	}
+	c.flight++
+	return true, nil
+}
+
+// flies waits until a connection takes another message, but not for ever: others have to send too. The lock is held.
+func (s *sender) flies(ctx context.Context, c *conn) bool {
+	if c.flight < connFlight {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, flightPatience)
+	defer cancel()
+	for c.flight >= connFlight && s.await(ctx) == nil {
+	}
+	return c.isUp && c.flight < connFlight
+}
+
+// carried takes the completion of a message. The lock is held.
+func (s *sender) carried(wc *verbs.WC) {
+	s.free = append(s.free, int(wc.WRID&(1<<bufferBits-1)))
+	d := s.conns[wc.QPN]
+	if d == nil {
+		return
+	}
+	d.conn.flight--
+	if wc.Status != verbs.WCSuccess {
+		s.hangUp(d)
+	}
+	s.bury(d)
+}
+
+// connected has packets go by a connection, first those that have waited. What it returns is closed when the connection
+// carries nothing any more.
+func (s *sender) connected(ctx context.Context, d *dest, qp *verbs.QP, mtu int) <-chan struct{} {
+	s.mu.Lock()
+	c, broken := d.conn, d.broken
+	c.qp, c.mtu = qp, mtu
+	s.conns[qp.Num()] = d
+	if d.retired {
+		s.hangUp(d)
+		s.mu.Unlock()
+		return broken
+	}
+	c.isUp = true
+	held := c.held
+	c.held = nil
+	s.mu.Unlock()
+	for _, p := range held {
+		b, err := s.buffer(ctx)
+		if err != nil {
+			break
+		}
+		data := s.room(b)[vnetSize:]
+		data = data[:copy(data, p.data)]
+		if s.packet(ctx, b, d, p.proto, data, &p.offload) != nil {
+			break
+		}
+	}
+	return broken
+}
+
+// disconnect ends a destination's connection, or the wait for one. Whoever sends there next makes another.
+func (s *sender) disconnect(d *dest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangUp(d)
+	s.reclaim()
+}
+
+// hangUp ends a connection: what is on its way is flushed. The lock is held.
+func (s *sender) hangUp(d *dest) {
+	c := d.conn
+	c.isUp, c.held = false, nil
+	if c.qp == nil || c.dying {
+		return
+	}
+	c.dying = true
+	_ = c.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.MaskState)
+	if !d.retired {
+		close(d.broken)
+	}
+	s.bury(d)
+}
+
+// bury closes a queue pair on which nothing is any more.
+func (s *sender) bury(d *dest) {
+	c := d.conn
+	if !c.dying || c.flight > 0 {
+		return
+	}
+	delete(s.conns, c.qp.Num())
+	_ = c.qp.Close()
+	d.conn, d.asked = &conn{}, false
+	if !d.retired {
+		d.broken = make(chan struct{})
+	}
 }

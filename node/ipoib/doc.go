@@ -17,6 +17,7 @@
 //	i.HandlePath(now, gid, record, ok)         // the administrator's answers
 //	i.HandleJoined(now, mgid, record, ok)
 //	i.HandleLink(now, self)                    // the port or its manager has changed
+//	i.HandleRefused(now, way, ended)           // a connection could not be made, or is over
 //	i.HandleTimer(now)                         // no later than i.NextDeadline()
 //	for {
 //		a, ok := i.Poll()                      // send, deliver, ask, join, leave, close a way

@@ -29,6 +29,8 @@ const (
 	// pathPatience is how long the administrator may take; who asks for the driver repeats the question by itself.
 	pathPatience = 20 * ib.Second
 	pathAgain    = ib.Second
+	// connectAgain is how long a neighbour that has refused a connection gets datagrams.
+	connectAgain = 10 * ib.Second
 	joinPatience = 20 * ib.Second
 	joinAgain    = ib.Second
 	joinAgainMax = 16 * ib.Second
@@ -104,8 +106,10 @@ type Way struct {
 	HopLimit  uint8
 	TClass    uint8
 
-	// Connect has the driver make a connection for what is sent here, if that is not nil (RFC 4755).
-	Connect *LinkAddr
+	// Connect has the driver make a connection for what is sent here, if that is not nil (RFC 4755). Packets of up to
+	// Datagram bytes may go as datagrams until it stands.
+	Connect  *LinkAddr
+	Datagram int
 	// Path is the administrator's record, of a neighbour.
 	Path mad.PathRecord
 }

@@ -20,6 +20,8 @@ type neighbour struct {
 	tries     int     // questions since then
 	deadline  ib.Time // of the question under way
 	queue     queue
+	// again is when a connection may be tried anew, after one was refused.
+	again ib.Time
 }
 
 // neighbour finds or makes the neighbour of an address, which is asked for. It is nil if there are too many that are in
@@ -153,14 +155,15 @@ func (i *Interface) learn(now ib.Time, a netip.Addr, link LinkAddr, asks bool) *
 	n.link, n.isFound = link, true
 	p := i.path(now, link.GID)
 	if p.known {
-		i.found(n, p)
+		i.found(now, n, p)
 	}
 	return n
 }
 
 // found gives a neighbour its way.
-func (i *Interface) found(n *neighbour, p *path) {
-	if n.way != nil && n.way.Path == p.rec && n.way.QPN == n.link.QPN {
+func (i *Interface) found(now ib.Time, n *neighbour, p *path) {
+	connect := i.cfg.Connected && n.link.Flags&TakesRC != 0 && now >= n.again
+	if w := n.way; w != nil && w.Path == p.rec && w.QPN == n.link.QPN && (w.Connect != nil) == connect {
 		return
 	}
 	i.closeWay(&n.way)
@@ -168,13 +171,28 @@ func (i *Interface) found(n *neighbour, p *path) {
 	n.way = &Way{QPN: n.link.QPN, DLID: r.DLID, SL: r.SL, Rate: r.Rate, DGID: n.link.GID, FlowLabel: r.FlowLabel,
 		HopLimit: r.HopLimit, TClass: r.TClass, IsGlobal: r.HopLimit > 1, Path: *r}
 	if b := i.broadcast.way; b != nil {
-		n.way.QKey, n.way.MTU = b.QKey, b.MTU
+		n.way.QKey, n.way.MTU, n.way.Datagram = b.QKey, b.MTU, b.MTU
 	}
-	if i.cfg.Connected && n.link.Flags&TakesRC != 0 {
+	if connect {
 		link := n.link
 		n.way.Connect, n.way.MTU = &link, ConnectedMTU
 	}
 	i.flush(&n.queue, n.way)
+}
+
+// HandleRefused says that no connection can be made to where a way leads, or that the one that there was has ended. In
+// the first case packets go as datagrams for a while; in the second the neighbour is asked whether it is still there.
+func (i *Interface) HandleRefused(now ib.Time, w *Way, ended bool) {
+	for _, n := range i.order {
+		switch {
+		case n.way != w:
+		case ended && n.tries == 0:
+			i.probe(now, n)
+		case !ended:
+			n.again = i.wake(now + connectAgain)
+			i.found(now, n, i.paths[n.link.GID])
+		}
+	}
 }
 
 // ConnectedMTU is what a packet may have on a connection: as Linux has it.
@@ -202,6 +220,15 @@ func (i *Interface) neighbourTimer(now ib.Time, n *neighbour) {
 		}
 		i.forget(n)
 		return
+	}
+	if n.again > 0 && now >= n.again {
+		n.again = 0
+		if p := i.paths[n.link.GID]; n.way != nil && p != nil && p.known {
+			i.found(now, n, p)
+		}
+	}
+	if n.again > 0 {
+		i.wake(n.again)
 	}
 	i.wake(min(n.deadline, max(n.used+forgetAfter, n.confirmed+reachable)))
 }
@@ -246,7 +273,7 @@ func (i *Interface) HandlePath(now ib.Time, g ib.GID, rec mad.PathRecord, ok boo
 	p.rec, p.known, p.deadline = rec, true, ib.Never
 	for _, n := range i.order {
 		if n.isFound && n.link.GID == g {
-			i.found(n, p)
+			i.found(now, n, p)
 		}
 	}
 }

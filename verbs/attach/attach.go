@@ -79,6 +79,8 @@ type Device struct {
 	calls map[uint64]chan *proto.Message // that wait for an answer, by number
 	asked uint64
 	down  bool
+	conns map[uint64]*Conn          // by number
+	ears  map[uint64]func(*Request) // who listens, by number
 	rings endpoint.Rings
 	lines *lines // to other machines; nil before there are any
 
@@ -104,6 +106,7 @@ func Open(o Options) (*Device, error) {
 		return nil, fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
 	}
 	d := &Device{conn: proto.NewConn(c), ports: map[ib.PortNum]proto.Port{}, calls: map[uint64]chan *proto.Message{},
+		conns: map[uint64]*Conn{}, ears: map[uint64]func(*Request){},
 		gone: make(chan struct{})}
 	// Peers pull large payloads from our memory, which a kernel with Yama allows to those whom we name.
 	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
@@ -207,6 +210,10 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 		d.answered(m.Joined.ID, m)
 	case m.Path != nil:
 		d.answered(m.Path.ID, m)
+	case m.Listened != nil:
+		d.answered(m.Listened.ID, m)
+	case m.Requested != nil, m.Accepted != nil, m.Closed != 0:
+		d.connection(m)
 	case m.Outgoing != nil && len(fds) == 2, m.Incoming != nil && len(fds) == 2 && m.Incoming.PID != endpoint.OtherUser,
 		m.Incoming != nil && len(fds) == 3:
 		d.takeRing(m, fds)
@@ -261,12 +268,19 @@ func (d *Device) takeRing(m *proto.Message, fds []int) {
 }
 
 // call sends a question, whose number it makes, and waits for the answer.
-func (d *Device) call(ctx context.Context, number *uint64, question *proto.Message) (a *proto.Message, err error) {
-	c := make(chan *proto.Message, 1)
+func (d *Device) call(ctx context.Context, number *uint64, question *proto.Message) (*proto.Message, error) {
 	d.mu.Lock()
 	d.asked++
 	*number = d.asked
-	d.calls[*number] = c
+	d.mu.Unlock()
+	return d.callAs(ctx, *number, question)
+}
+
+// callAs sends a question that has a number.
+func (d *Device) callAs(ctx context.Context, number uint64, question *proto.Message) (a *proto.Message, err error) {
+	c := make(chan *proto.Message, 1)
+	d.mu.Lock()
+	d.calls[number] = c
 	d.mu.Unlock()
 	if err := d.conn.Send(question); err != nil {
 		return nil, fmt.Errorf("%w: %w", verbs.ErrClosed, err)
@@ -274,7 +288,7 @@ func (d *Device) call(ctx context.Context, number *uint64, question *proto.Messa
 	select {
 	case a = <-c:
 	case <-ctx.Done():
-		d.answered(*number, nil)
+		d.answered(number, nil)
 		err = ctx.Err()
 	case <-d.gone:
 		err = verbs.ErrClosed

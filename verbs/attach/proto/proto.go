@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"softib/node/agent"
+	"softib/node/cm"
 	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -54,6 +55,15 @@ type Message struct {
 	Leave    uint64    `json:",omitempty"` // ends what that Join began
 	FindPath *FindPath `json:",omitempty"`
 	Path     *Path     `json:",omitempty"`
+	// Connections: a process listens and connects, and is told what comes of it.
+	Listen    *Listen    `json:",omitempty"`
+	Listened  *Listened  `json:",omitempty"`
+	Connect   *Connect   `json:",omitempty"`
+	Requested *Requested `json:",omitempty"`
+	Accept    *Accept    `json:",omitempty"`
+	Accepted  *Accepted  `json:",omitempty"`
+	Ready     uint64     `json:",omitempty"` // the connection whose queue pair is, at the side that asked
+	Closed    uint64     `json:",omitempty"` // the connection that is over, said by either
 }
 
 // Hello is how a process begins.
@@ -183,6 +193,57 @@ type Path struct {
 	ID  uint64
 	Got mad.PathRecord
 	Why string `json:",omitempty"`
+}
+
+// Listen has the connection manager of a port take requests for a service.
+type Listen struct {
+	ID        uint64
+	Port      ib.PortNum
+	ServiceID uint64
+}
+
+// Listened is the answer.
+type Listened struct {
+	ID  uint64
+	Why string `json:",omitempty"` // if it does not
+}
+
+// Connect asks for a connection, whose number is ID; Accepted or Closed answers it.
+type Connect struct {
+	ID        uint64
+	Port      ib.PortNum
+	Path      mad.PathRecord
+	ServiceID uint64
+	QPN       ib.QPN
+	SRQ       bool
+	Private   []byte
+}
+
+// PassiveConn is set in the numbers of connections that others have asked for, which the daemon makes.
+const PassiveConn = 1 << 63
+
+// Requested is somebody's wish for a connection: the process answers with Accept or Closed.
+type Requested struct {
+	Listen  uint64
+	Conn    uint64
+	GID     ib.GID
+	Private []byte
+	Attrs   [3]cm.QPAttr
+}
+
+// Accept answers that the queue pair is ready.
+type Accept struct {
+	Conn    uint64
+	QPN     ib.QPN
+	SRQ     bool
+	Private []byte
+}
+
+// Accepted is a connection that the other side has agreed to: the process answers with Ready or Closed.
+type Accepted struct {
+	Conn    uint64
+	Private []byte
+	Attrs   [3]cm.QPAttr
 }
 
 // Conn is one end of a conversation. Sending and receiving may go on at once, each by one caller.

@@ -88,8 +88,11 @@ func (s *server) serve(c packetsock.Guest) {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &talk{ctx: ctx, conn: conn, p: p, groups: s.groups, leave: map[uint64]func(){}}
+	t := &talk{ctx: ctx, conn: conn, p: p, groups: s.groups, leave: map[uint64]func(){},
+		notes: make(chan *proto.Message, notesMax),
+		calls: callBook{conns: map[uint64]Conn{}, numbers: map[Conn]uint64{}}}
 	defer t.leaveAll()
+	defer t.closeConns()
 	defer cancel()
 	done := make(chan struct{})
 	var passing sync.WaitGroup
@@ -132,6 +135,8 @@ type talk struct {
 	groups  Groups
 	leave   map[uint64]func() // by the number of the join
 	paths   atomic.Int32      // that are asked for
+	notes   chan *proto.Message
+	calls   callBook
 	joining sync.WaitGroup
 }
 
@@ -170,6 +175,7 @@ func (t *talk) answer() {
 		if m.FindPath != nil {
 			t.findPath(m.FindPath)
 		}
+		t.connections(m)
 		if m.Ask == nil {
 			continue
 		}
@@ -219,6 +225,11 @@ func (t *talk) pass(done <-chan struct{}) {
 		select {
 		case <-done:
 			return
+		case m := <-t.notes:
+			if err := t.send(m); errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
 		case <-t.p.Bell():
 		}
 		for n, ok := t.p.PollNote(); ok; n, ok = t.p.PollNote() {
@@ -268,6 +279,10 @@ type Groups interface {
 		leave func(), err error)
 	// Path is the administrator's path from a port.
 	Path(ctx context.Context, host string, port ib.PortNum, want mad.PathRecord) (mad.PathRecord, error)
+	// Listen and Connect use the port's connection manager, which is librdmacm's too. What happens is told by calls
+	// that must not wait.
+	Listen(host string, port ib.PortNum, sid uint64, told func(Happened)) (stop func(), err error)
+	Connect(host string, q *proto.Connect, told func(Happened)) (Conn, error)
 }
 
 // pathsMax bounds what one process can ask for at a time.
