@@ -129,7 +129,9 @@ func (w *walker) enter(in *portState, vl ib.VL) {
 		w.route.lose(in, why)
 		return
 	}
-	w.seen++
+	if in.host == nil { // of those a multicast comes to as many as there are
+		w.seen++
+	}
 	if w.seen > 4*len(w.f.switches)+4 {
 		w.route.lose(in, link.Looping) // the tables run in a circle; a packet would die of age
 		return
