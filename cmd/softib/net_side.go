@@ -74,8 +74,12 @@ func newNetSide() *cobra.Command {
 	}
 }
 
-// netPatience is how long the administrator may take to let the first interface into its broadcast group.
-const netPatience = 20 * time.Second
+// netPatience is how long the administrator may take to let the first interface into its broadcast group, and
+// refusedPatience how long it may refuse: a group may be about to be made.
+const (
+	netPatience     = 20 * time.Second
+	refusedPatience = 3 * time.Second
+)
 
 // beNet drives a network until standard input ends.
 func beNet(ctx context.Context, in io.Reader, out io.Writer) error {
@@ -141,14 +145,8 @@ func (q *netRequest) drive(ctx context.Context, up func() error) error {
 	running.Go(func() {
 		cancel(netif.Namespace{News: made.News, Groups4: made.Groups4, Groups6: made.Groups6}.Watch(ctx, all))
 	})
-	first := q.Links[0]
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-all[first.Name].Ready():
-	case <-time.After(netPatience):
-		return next(fmt.Errorf("%s cannot join the broadcast group of partition %v: %w", first.Name, first.PKey,
-			errors.Join(all[first.Name].Refused())), "softib partition show, and give the partition the flag ipoib")
+	if err := q.await(ctx, all[q.Links[0].Name]); err != nil {
+		return err
 	}
 	if err := unix.Sendmsg(3, []byte{0}, unix.UnixRights(int(made.Space.Fd())), nil, unix.MSG_NOSIGNAL); err != nil {
 		return err
@@ -158,4 +156,28 @@ func (q *netRequest) drive(ctx context.Context, up func() error) error {
 	}
 	<-ctx.Done()
 	return context.Cause(ctx)
+}
+
+// await waits until the first interface is up.
+func (q *netRequest) await(ctx context.Context, n *netif.Interface) error {
+	late, refused := time.After(netPatience), time.After(refusedPatience)
+	for {
+		select {
+		case <-n.Ready():
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-refused:
+			if !errors.Is(n.Refused(), attach.ErrRefused) {
+				continue
+			}
+		case <-late:
+		}
+		why := n.Refused()
+		if why == nil {
+			why = errors.New("the subnet's administrator does not answer")
+		}
+		return next(fmt.Errorf("%s has no IP over InfiniBand in partition %v: %w", q.Links[0].Name, q.Links[0].PKey,
+			why), "make the tenant with --ipoib, or give its line in partitions.conf the flag ipoib")
+	}
 }

@@ -50,22 +50,17 @@ type caller struct {
 
 // listener takes connections.
 type listener struct {
-	cq    *verbs.CQ
 	srq   *verbs.SRQ
 	mr    *verbs.MR
-	wcs   []verbs.WC
 	wrs   []verbs.RecvWR
 	sges  []verbs.SGE
 	from  map[ib.QPN]*caller // guarded by the interface's lock
 	count int
 }
 
-func newListener(ctx *verbs.Context, pd *verbs.PD) (l *listener, err error) {
-	l = &listener{wcs: make([]verbs.WC, connRecvs), wrs: make([]verbs.RecvWR, connRecvs),
-		sges: make([]verbs.SGE, connRecvs), from: map[ib.QPN]*caller{}}
-	if l.cq, err = ctx.CreateCQ(4 * connRecvs); err != nil {
-		return nil, err
-	}
+func newListener(pd *verbs.PD) (l *listener, err error) {
+	l = &listener{wrs: make([]verbs.RecvWR, connRecvs), sges: make([]verbs.SGE, connRecvs),
+		from: map[ib.QPN]*caller{}}
 	if l.srq, err = pd.CreateSRQ(verbs.SRQInit{MaxWR: connRecvs, MaxSGE: 1}); err != nil {
 		return nil, err
 	}
@@ -84,7 +79,7 @@ func newListener(ctx *verbs.Context, pd *verbs.PD) (l *listener, err error) {
 
 // newRC makes a queue pair for a connection, whichever side asks for it.
 func (n *Interface) newRC(sends int) (*verbs.QP, error) {
-	return n.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: n.send.cq, RecvCQ: n.listener.cq, SRQ: n.listener.srq,
+	return n.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: n.send.cq, RecvCQ: n.recv.cq, SRQ: n.listener.srq,
 		Caps: verbs.Caps{MaxSendWR: sends, MaxSendSGE: 1}})
 }
 
@@ -137,43 +132,9 @@ func (n *Interface) listen(ctx context.Context) error {
 	})
 }
 
-// fromCallers takes messages of connections and hands what is in them to the host.
-func (n *Interface) fromCallers(ctx context.Context) error {
-	l := n.listener
-	var frame ipoib.Frame
-	frame.Pieces = make([][]byte, 1)
-	frame.Offload.IsValid = true
-	for {
-		got, err := l.cq.Wait(ctx, l.wcs)
-		if err != nil {
-			return err
-		}
-		for i := range got {
-			wc := &l.wcs[i]
-			if !wc.Opcode.IsRecv() && wc.Status == verbs.WCSuccess {
-				continue
-			}
-			if wc.Status == verbs.WCSuccess {
-				b := l.mr.Bytes()[int(wc.WRID)*connRecvSize:][:wc.ByteLen]
-				n.mu.Lock()
-				var p []byte
-				if c := l.from[wc.QPN]; c != nil {
-					p = n.engine.HandleDatagram(n.now(), &ipoib.Datagram{SrcQPN: c.ud, SGID: c.gid, Payload: b})
-				}
-				n.drain(ctx)
-				n.mu.Unlock()
-				if p != nil {
-					frame.Pieces[0] = p
-					if err := n.hand(&frame); err != nil {
-						return err
-					}
-				}
-			}
-			if err := l.srq.PostRecv(&l.wrs[wc.WRID]); err != nil {
-				return err
-			}
-		}
-	}
+// bytes is what a completion has brought, and who has sent it. The interface's lock is held.
+func (l *listener) bytes(wc *verbs.WC) ([]byte, *caller) {
+	return l.mr.Bytes()[int(wc.WRID)*connRecvSize:][:wc.ByteLen], l.from[wc.QPN]
 }
 
 // connect makes the connection that a way asks for, and sends what waits for it.

@@ -117,7 +117,7 @@ func (n *Interface) open() error {
 		return err
 	}
 	if n.cfg.Connected {
-		if n.listener, err = newListener(n.ctx, n.pd); err != nil {
+		if n.listener, err = newListener(n.pd); err != nil {
 			return err
 		}
 	}
@@ -168,7 +168,6 @@ func (n *Interface) Run(ctx context.Context) error {
 		if err := n.listen(ctx); err != nil {
 			return fmt.Errorf("netif: %s: %w", n.cfg.Name, err)
 		}
-		parts = append(parts, n.fromCallers)
 	}
 	for _, f := range parts {
 		n.work.Go(func() { cancel(f(ctx)) })
@@ -428,7 +427,6 @@ func (n *Interface) sendQueued(ctx context.Context) error {
 // fromFabric takes datagrams and hands what is in them to the host.
 func (n *Interface) fromFabric(ctx context.Context) error {
 	var together ipoib.Coalescer
-	var d ipoib.Datagram
 	for {
 		batch, err := n.recv.wait(ctx)
 		if err != nil {
@@ -437,17 +435,10 @@ func (n *Interface) fromFabric(ctx context.Context) error {
 		n.mu.Lock()
 		now := n.now()
 		for i := range batch {
-			wc := &batch[i]
-			if wc.Status != verbs.WCSuccess || wc.ByteLen < grhSize {
-				continue
-			}
-			b := n.recv.bytes(wc)
-			d = ipoib.Datagram{SrcQPN: wc.SrcQP, Payload: b[grhSize:]}
-			if wc.Flags&verbs.WCGRH != 0 {
-				d.SGID = ib.GID(b[8:24])
-			}
-			if p := n.engine.HandleDatagram(now, &d); p != nil {
-				together.Add(p)
+			if d, ok := n.datagram(&batch[i]); ok {
+				if p := n.engine.HandleDatagram(now, &d); p != nil {
+					together.Add(p)
+				}
 			}
 		}
 		n.drain(ctx)
@@ -458,7 +449,7 @@ func (n *Interface) fromFabric(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := n.recv.repost(batch); err != nil {
+		if err := n.recv.repost(batch, n.qp.Num(), n.listener); err != nil {
 			return err
 		}
 	}
@@ -470,4 +461,27 @@ func (n *Interface) hand(f *ipoib.Frame) error {
 		return err
 	}
 	return nil
+}
+
+// datagram is what a completion has brought, by a datagram or by a connection. The lock is held.
+func (n *Interface) datagram(wc *verbs.WC) (d ipoib.Datagram, ok bool) {
+	if wc.Status != verbs.WCSuccess {
+		return d, false
+	}
+	if wc.QPN != n.qp.Num() {
+		b, from := n.listener.bytes(wc)
+		if from == nil {
+			return d, false
+		}
+		return ipoib.Datagram{SrcQPN: from.ud, SGID: from.gid, Payload: b}, true
+	}
+	b := n.recv.bytes(wc)
+	if len(b) < grhSize {
+		return d, false
+	}
+	d = ipoib.Datagram{SrcQPN: wc.SrcQP, Payload: b[grhSize:]}
+	if wc.Flags&verbs.WCGRH != 0 {
+		d.SGID = ib.GID(b[8:24])
+	}
+	return d, true
 }

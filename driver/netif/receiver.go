@@ -3,6 +3,7 @@ package netif
 import (
 	"context"
 
+	"softib/proto/ib"
 	"softib/verbs"
 )
 
@@ -27,7 +28,7 @@ type receiver struct {
 func newReceiver(ctx *verbs.Context, pd *verbs.PD) (r *receiver, err error) {
 	r = &receiver{wcs: make([]verbs.WC, recvBatch), wrs: make([]verbs.RecvWR, recvDepth),
 		sges: make([]verbs.SGE, recvDepth), again: make([]verbs.RecvWR, recvBatch)}
-	if r.cq, err = ctx.CreateCQ(recvDepth); err != nil {
+	if r.cq, err = ctx.CreateCQ(recvDepth + 2*connRecvs); err != nil {
 		return nil, err
 	}
 	if r.mr, err = pd.RegMR(make([]byte, recvDepth*recvSize), verbs.AccessLocalWrite); err != nil {
@@ -57,11 +58,16 @@ func (r *receiver) bytes(wc *verbs.WC) []byte {
 	return r.mr.Bytes()[int(wc.WRID)*recvSize:][:wc.ByteLen]
 }
 
-// repost makes receives of a batch that was looked at.
-func (r *receiver) repost(batch []verbs.WC) error {
+// repost makes receives of a batch that was looked at: those of datagrams, and those of connections.
+func (r *receiver) repost(batch []verbs.WC, own ib.QPN, l *listener) error {
+	again := r.again[:0]
 	for i := range batch {
-		r.again[i] = r.wrs[batch[i].WRID]
+		if batch[i].QPN == own {
+			again = append(again, r.wrs[batch[i].WRID])
+		} else if err := l.srq.PostRecv(&l.wrs[batch[i].WRID]); err != nil {
+			return err
+		}
 	}
-	_, err := r.qp.PostRecvs(r.again[:len(batch)])
+	_, err := r.qp.PostRecvs(again)
 	return err
 }

@@ -33,6 +33,7 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <net/route.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -224,6 +225,26 @@ static bool replace(const char *tree, const char *file)
 	return true;
 }
 
+/* own_sys shows the interfaces of the network that was joined in /sys/class/net, which are those of whoever mounts it.
+ * What is mounted below the former one and has nothing to do with networks, groups of control, stays. Where the kernel
+ * refuses it, programs that look there see the machine's. */
+static void own_sys(void)
+{
+	static const char kept[] = "/sys/fs/cgroup";
+	int fd = open(kept, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char path[64];
+
+	if (mount("softib", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
+		fails("/sys of the network");
+	else if (fd >= 0) {
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		if (mount(path, kept, NULL, MS_BIND | MS_REC, NULL) != 0)
+			fails("%s", kept);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
 /* furnish shows the tree. The working folder stays. */
 static bool furnish(const char *tree)
 {
@@ -237,6 +258,8 @@ static bool furnish(const char *tree)
 			close(home);
 		return false;
 	}
+	if (in_net)
+		own_sys();
 	for (size_t i = 0; i < sizeof shadowed / sizeof *shadowed; i++)
 		ok &= shadow(tree, shadowed[i].dir) || !shadowed[i].needed;
 	for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++)
@@ -432,6 +455,25 @@ static bool raise_up(const char *name, int mtu)
 	return ok;
 }
 
+/* groups_by has multicasts leave by an interface if a program names none, as they do where there is a gateway. */
+static bool groups_by(char *name)
+{
+	struct rtentry r = {.rt_flags = RTF_UP, .rt_dev = name};
+	struct sockaddr_in *to = (struct sockaddr_in *)&r.rt_dst, *mask = (struct sockaddr_in *)&r.rt_genmask;
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), saved;
+	bool ok;
+
+	to->sin_family = mask->sin_family = AF_INET;
+	to->sin_addr.s_addr = htonl(0xe0000000);
+	mask->sin_addr.s_addr = htonl(0xf0000000);
+	ok = fd >= 0 && ioctl(fd, SIOCADDRT, &r) == 0;
+	saved = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = saved;
+	return ok;
+}
+
 /* interface makes one, as text says: a TUN device, which leaves checksums and segments of TCP to whoever has the
  * descriptor. */
 static int interface(char *text)
@@ -507,6 +549,8 @@ static int make_net(int socket_fd, int user, int net, char **interfaces, int cou
 	for (int i = 0; i < count; i++)
 		if ((fds[n++] = interface(interfaces[i])) < 0)
 			return 1;
+	if (net < 0 && count > 0 && !groups_by(interfaces[0])) /* strsep has left the name alone there */
+		fails("multicasts by %s", interfaces[0]);
 	if (!hand(socket_fd, fds, n)) {
 		fails("handing over the network");
 		return 1;
