@@ -116,7 +116,8 @@ test)
 	# which are held against ibsim's. So do the programs on libibverbs and librdmacm, down to Open MPI.
 	# Chromium walks the page, Prometheus scrapes the metrics, the documents ask the page with curl. qperf, iperf3 and
 	# SimGrid are peers of the benchmarks, every one of which is run once. strace holds programs up where it hurts,
-	# ip joins machines that are namespaces, etcd is what fabrics that span machines agree in.
+	# ip joins machines that are namespaces, etcd is what fabrics that span machines agree in. Networks of hosts carry
+	# ping, socat, ssh, curl and a server of Python's.
 	ensure_packages git=git "${build[@]}" tshark=tshark ibsim=ibsim-utils \
 		/usr/sbin/ibstat=infiniband-diags ibdiagnet=ibutils /usr/sbin/opensm=opensm \
 		/usr/include/infiniband/umad.h=libibumad-dev \
@@ -125,7 +126,8 @@ test)
 		ucx_perftest=ucx-utils mpirun=openmpi-bin mpicc=libopenmpi-dev fi_pingpong=libfabric-bin \
 		chromium=chromium prometheus=prometheus curl=curl qperf=qperf iperf3=iperf3 strace=strace etcd=etcd-server \
 		nc.openbsd=netcat-openbsd valgrind=valgrind /usr/sbin/tgtd=tgt iscsi-test-cu=libiscsi-bin \
-		/usr/sbin/ip=iproute2 /usr/include/simgrid/engine.h=libsimgrid-dev
+		/usr/sbin/ip=iproute2 /usr/include/simgrid/engine.h=libsimgrid-dev \
+		ping=iputils-ping socat=socat ssh=openssh-client /usr/sbin/sshd=openssh-server python3=python3
 	;;
 bench)
 	# UCX and TCP are the peers of the benchmarks of traffic, which run perftest too; OpenSM on ibsim is the manager's,

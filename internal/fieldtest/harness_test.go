@@ -64,7 +64,8 @@ func library(t testing.TB) string {
 // packages says where programs come from.
 var packages = map[string]string{"opensm": "opensm", "osmtest": "opensm", "mpirun": "openmpi-bin",
 	"mpicc": "libopenmpi-dev", "bwrap": "bubblewrap", "tgtd": "tgt", "tgtadm": "tgt",
-	"iscsi-test-cu": "libiscsi-bin"}
+	"iscsi-test-cu": "libiscsi-bin", "ping": "iputils-ping", "socat": "socat", "ssh": "openssh-client",
+	"sshd": "openssh-server", "curl": "curl", "iperf3": "iperf3", "rping": "rdmacm-utils"}
 
 // families says the same of programs whose names begin alike.
 var families = []struct{ prefix, pkg string }{{"ibv_", "ibverbs-utils"}, {"ib_", "perftest"}, {"ucx_", "ucx-utils"},

@@ -1,0 +1,250 @@
+package fieldtest
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// netHosts is how many hosts have networks at the same time.
+const netHosts = 24
+
+// inNet is softib exec --net on a host.
+func (p *person) inNet(host string, argv ...string) string {
+	p.Helper()
+	return p.must(append([]string{"exec", "--net", host, "--"}, argv...)...)
+}
+
+// background starts a program in the network of a host, and waits until its output has a word, which may be none.
+func (p *person) background(word, host string, argv ...string) *exec.Cmd {
+	p.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := p.command(ctx, append([]string{"exec", "--net", host, "--"}, argv...)...)
+	out, w, err := os.Pipe()
+	if err != nil {
+		p.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = w, w
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	if err := cmd.Start(); err != nil {
+		p.Fatal(err)
+	}
+	w.Close()
+	var said strings.Builder
+	heard, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		found := false
+		for in := bufio.NewScanner(out); in.Scan(); {
+			said.WriteString(in.Text() + "\n")
+			if !found && strings.Contains(in.Text(), word) {
+				found = true
+				close(heard)
+			}
+		}
+	}()
+	p.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait()
+		out.Close()
+	})
+	select {
+	case <-heard:
+	case <-ended:
+		p.Fatalf("%s on %s has ended: %s", argv[0], host, said.String())
+	case <-time.After(patience):
+		p.Fatalf("%s on %s says nothing of %q", argv[0], host, word)
+	}
+	return cmd
+}
+
+// Networks of hosts: what people do with a network, with programs that nobody here wrote, as root and as somebody else.
+func TestNetworks(t *testing.T) {
+	for _, name := range []string{"ping", "iperf3", "curl", "socat", "ssh", "rping"} {
+		tool(t, name)
+	}
+	people(t, func(p *person) {
+		p.up(fmt.Sprint("star:", netHosts), "--state", "none", "--http", "off")
+		wants(p, p.inNet("h1", "cat", "/sys/class/net/ib0/mtu"), "2044")
+		p.background("here", "h2", "sh", "-c", "echo here; exec sleep 600")
+		wants(p, p.inNet("h1", "ping", "-c1", "h2"), "1 received")
+		wants(p, p.inNet("h1", "ping", "-6", "-c1", "ip6-h2"), "1 received")
+		wants(p, p.inNet("h1", "ping", "-c1", "-M", "do", "-s", "2016", "h2"), "1 received")
+		_, errs, status := p.softib("exec", "--net", "h1", "--", "ping", "-c1", "-M", "do", "-s", "2017",
+			"h2")
+		if status == 0 {
+			p.Errorf("a packet of 2045 bytes is sent: %s", errs)
+		}
+		out, _, _ := p.softib("exec", "--net", "h1", "--", "ping", "-c1", "198.18.0.99")
+		wants(p, out, "Destination Host Unreachable")
+
+		p.background("listening", "h3", "iperf3", "-s", "--forceflush")
+		wants(p, p.inNet("h4", "iperf3", "-c", "h3", "-n", "64M"), "receiver")
+		p.background("here", "h12", "sh", "-c", "echo here; exec rping -s -a 0.0.0.0 -C 3")
+		wants(p, p.inNet("h13", "sh", "-c", "rping -c -a h12 -C 3 -v 2>&1"), "rdma-ping-2")
+		p.connected("h14", "h15")
+		if p.uid != os.Getuid() {
+			return // what follows is the same for everybody
+		}
+		wants(p, p.inNet("h4", "iperf3", "-c", "ip6-h3", "-n", "16M"), "receiver")
+		wants(p, p.inNet("h4", "iperf3", "-c", "h3", "-u", "-b", "20M", "-n", "1M"), "receiver")
+		p.download("h5", "h6")
+		p.multicast("h7", "h8", "h9")
+		p.shell("h10", "h11")
+		p.fails("h1", "h2")
+		p.everybody()
+		p.tenants()
+	})
+}
+
+// download fetches a file by HTTP and compares its sum.
+func (p *person) download(server, client string) {
+	p.Helper()
+	file, err := os.Create(filepath.Join(p.dir, "file"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	sum := sha256.New()
+	src := rand.NewChaCha8([32]byte{1})
+	if _, err := io.CopyN(io.MultiWriter(file, sum), src, 64<<20); err != nil {
+		p.Fatal(err)
+	}
+	file.Close()
+	p.background("Serving", server, "python3", "-u", "-m", "http.server", "-d", p.dir, "8000")
+	wants(p, p.inNet(client, "sh", "-c", "curl -s http://"+server+":8000/file | sha256sum"),
+		fmt.Sprintf("%x", sum.Sum(nil)))
+}
+
+// multicast sends to a group: one host listens, one does not.
+func (p *person) multicast(from, to, other string) {
+	p.Helper()
+	got := filepath.Join(p.dir, "group")
+	listen := "echo here; exec socat -u UDP4-RECV:6000,ip-add-membership=239.1.2.3:ib0 OPEN:" + got + ",creat,append"
+	p.background("here", to, "sh", "-c", listen)
+	p.background("here", other, "sh", "-c", "echo here; exec socat -u UDP4-RECV:6000 OPEN:"+got+".not,creat,append")
+	p.eventually("a word of the group comes", func() bool {
+		p.inNet(from, "sh", "-c", "echo word | socat -u - UDP4-DATAGRAM:239.1.2.3:6000")
+		b, _ := os.ReadFile(got)
+		return strings.Contains(string(b), "word")
+	})
+	if b, _ := os.ReadFile(got + ".not"); len(b) > 0 {
+		p.Errorf("who does not listen gets %q", b)
+	}
+}
+
+// shell is a session of ssh.
+func (p *person) shell(server, client string) {
+	p.Helper()
+	sshd := tool(p, "sshd")
+	key := filepath.Join(p.dir, "key")
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+		p.Fatalf("ssh-keygen: %v: %s", err, out)
+	}
+	if p.uid == 0 {
+		if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // where root's goes to; the service makes it as a rule
+			p.Fatal(err)
+		}
+	}
+	p.background("listening", server, sshd, "-D", "-e", "-p", "2222", "-h", key, "-f", "/dev/null", "-o", "UsePAM=no",
+		"-o", "AuthorizedKeysFile="+key+".pub", "-o", "StrictModes=no", "-o", "PidFile=none", "-o", "PermitRootLogin=yes")
+	out, errs, _ := p.softib("exec", "--net", client, "--", "ssh", "-v", "-F", "none", "-p", "2222", "-i", key, "-o",
+		"StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", server,
+		"cat /sys/class/net/ib0/mtu; echo $SSH_CONNECTION")
+	if !strings.HasPrefix(out, "2044\n198.18.0.") {
+		p.Errorf("ssh says %s%s", out, errs)
+	}
+}
+
+// fails takes a link away in the middle and gives it back: what is under way goes on.
+func (p *person) fails(a, b string) {
+	p.Helper()
+	p.background("listening", b, "iperf3", "-s", "-p", "5300", "--forceflush")
+	done := make(chan string, 1)
+	go func() { // 2 s of pause are bridged by TCP
+		out, errs, _ := p.softib("exec", "--net", a, "--", "iperf3", "-c", b, "-p", "5300", "-n",
+			"8M", "-b", "40M")
+		done <- out + errs
+	}()
+	p.must("fault", "link", b, "down")
+	p.eventually("the carrier is gone", func() bool { return p.inNet(b, "cat", "/sys/class/net/ib0/carrier") == "0\n" })
+	p.must("fault", "clear")
+	wants(p, <-done, "receiver")
+	// And somebody who has never spoken with it finds it: its groups are joined again.
+	wants(p, p.inNet("h16", "ping", "-c1", "-w20", b), "1 received")
+	wants(p, p.inNet("h16", "ping", "-6", "-c1", "-w20", "ip6-"+b), "1 received")
+}
+
+// everybody has all hosts ping their next at the same time.
+func (p *person) everybody() {
+	p.Helper()
+	stay := make([]*exec.Cmd, netHosts)
+	for i := range stay {
+		stay[i] = p.background("here", fmt.Sprint("h", i+1), "sh", "-c", "echo here; exec sleep 600")
+	}
+	var all sync.WaitGroup
+	for i := range netHosts {
+		all.Go(func() {
+			host, next := fmt.Sprint("h", i+1), fmt.Sprint("h", (i+1)%netHosts+1)
+			out, errs, status := p.softib("exec", "--net", host, "--", "ping", "-c2", "-i0.2", "-w30", next)
+			if status != 0 {
+				p.Errorf("%s to %s: %s%s", host, next, out, errs)
+			}
+		})
+	}
+	all.Wait()
+	for _, c := range stay {
+		_ = c.Process.Signal(syscall.SIGTERM)
+	}
+}
+
+// connected is the mode with connections.
+func (p *person) connected(a, b string) {
+	p.Helper()
+	in := func(host string, argv ...string) []string {
+		return append([]string{"exec", "--net=connected", host, "--"}, argv...)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	server := p.command(ctx, in(a, "iperf3", "-s", "-1")...)
+	if err := server.Start(); err != nil {
+		p.Fatal(err)
+	}
+	p.eventually("it listens", func() bool {
+		_, _, status := p.softib(in(a, "sh", "-c", "ss -Hltn | grep -q :5201")...)
+		return status == 0
+	})
+	wants(p, p.must(in(b, "sh", "-c", "cat /sys/class/net/ib0/mtu; ping -c1 -M do -s 65492 "+a)...), "65520\n", "1 received")
+	wants(p, p.must(in(b, "iperf3", "-c", a, "-n", "256M")...), "receiver")
+	_ = server.Wait()
+	_, errs, _ := p.softib("exec", "--net=tunnel", a, "--", "true")
+	wants(p, errs, "want datagram or connected", "next:")
+}
+
+// tenants do not hear each other.
+func (p *person) tenants() {
+	p.Helper()
+	p.must("tenant", "create", "red", "--hosts", "h17,h18", "--ipoib")
+	p.must("tenant", "create", "blue", "--hosts", "h19,h20", "--ipoib")
+	p.must("tenant", "create", "dry", "--hosts", "h21")
+	p.background("here", "h18", "sh", "-c", "echo here; exec sleep 600")
+	p.background("here", "h20", "sh", "-c", "echo here; exec sleep 600")
+	wants(p, p.inNet("h17", "ping", "-c1", "-w20", "h18"), "1 received")
+	wants(p, p.inNet("h19", "ping", "-c1", "-w20", "h20"), "1 received")
+	out, _, _ := p.softib("exec", "--net", "h17", "--", "ping", "-c1", "h20")
+	wants(p, out, "Destination Host Unreachable")
+	wants(p, p.inNet("h17", "ls", "/sys/class/net"), "ib0.ffff")
+	_, errs, status := p.softib("exec", "--net", "h21", "--", "true")
+	same(p, "a network without IPoIB", status, 1)
+	wants(p, errs, "--ipoib")
+}
