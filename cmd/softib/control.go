@@ -50,6 +50,8 @@ var (
 	opTenant = control.Op[tenantRequest, []tenantShown]{Name: "tenant"}
 	// The template that is then in force; empty if there is none.
 	opQoS = control.Op[qosRequest, string]{Name: "qos"}
+	// The networks of hosts that there are then.
+	opNet = control.Op[netAsk, []netShown]{Name: "net"}
 	// The users that there are then.
 	opUser = control.Op[userRequest, userList]{Name: "user"}
 )

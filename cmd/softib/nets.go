@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,7 @@ func newNets(p place, f *span.Fabric) *nets {
 type hostNet struct {
 	host  string
 	mode  netMode
+	dev   string
 	users int
 	// kept: it stays without programs, until softib net down.
 	kept bool
@@ -69,10 +71,22 @@ func (m netMode) mtu() int {
 	return mtuDatagram
 }
 
-// open finds or makes the network of a host for one more program; the caller calls release once. Any mode will do if it
-// is empty. A space is a namespace that is there already, and keeps the network.
-func (x *nets) open(ctx context.Context, host string, mode netMode, lib string, user, space *os.File) (
-	n *hostNet, release func(), err error) {
+// netWanted is what a network is to be.
+type netWanted struct {
+	mode netMode // any will do if it is empty
+	dev  string  // the interface's name, ib0 if it is empty
+	lib  string  // where softib-enter is
+	user *os.File
+	// space is a namespace that is there already. The network stays there without programs.
+	space *os.File
+}
+
+// netDev is what interfaces are called, unless somebody calls them something else.
+const netDev = "ib0"
+
+// open finds or makes the network of a host for one more program; the caller calls release once.
+func (x *nets) open(ctx context.Context, host string, want netWanted) (n *hostNet, release func(), err error) {
+	mode, space := want.mode, want.space
 	x.mu.Lock()
 	n = x.byHost[host]
 	switch {
@@ -88,12 +102,10 @@ func (x *nets) open(ctx context.Context, host string, mode netMode, lib string, 
 		x.mu.Unlock()
 		return nil, nil, next(&usageError{fmt.Errorf("%s has a network already", host)}, "softib net down %s", host)
 	case n == nil:
-		n = &hostNet{host: host, mode: mode, kept: space != nil, ready: make(chan struct{}), ended: make(chan struct{})}
-		if mode == "" {
-			n.mode = netDatagram
-		}
+		n = &hostNet{host: host, mode: cmp.Or(mode, netDatagram), dev: cmp.Or(want.dev, netDev), kept: space != nil,
+			ready: make(chan struct{}), ended: make(chan struct{})}
 		x.byHost[host] = n
-		x.wg.Go(func() { x.run(n, lib, user, space) })
+		x.wg.Go(func() { x.run(n, want) })
 	}
 	n.users++
 	x.mu.Unlock()
@@ -165,9 +177,9 @@ func (x *nets) close() {
 }
 
 // run starts the process that drives a network, and waits for its end.
-func (x *nets) run(n *hostNet, lib string, user, space *os.File) {
+func (x *nets) run(n *hostNet, want netWanted) {
 	defer close(n.ended)
-	err := x.start(n, lib, user, space)
+	err := x.start(n, want)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.forget(n)
@@ -179,12 +191,12 @@ func (x *nets) run(n *hostNet, lib string, user, space *os.File) {
 	close(n.ready)
 }
 
-func (x *nets) start(n *hostNet, lib string, user, space *os.File) error {
+func (x *nets) start(n *hostNet, want netWanted) error {
 	q, err := x.request(n)
 	if err != nil {
 		return err
 	}
-	q.Libraries, q.User, q.Space = lib, user != nil, space != nil
+	q.Libraries, q.User, q.Space = want.lib, want.user != nil, want.space != nil
 	exe, err := os.Executable()
 	if err != nil {
 		return err
@@ -199,7 +211,7 @@ func (x *nets) start(n *hostNet, lib string, user, space *os.File) error {
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.ExtraFiles = []*os.File{theirs}
-	for _, f := range []*os.File{user, space} {
+	for _, f := range []*os.File{want.user, want.space} {
 		if f != nil {
 			cmd.ExtraFiles = append(cmd.ExtraFiles, f)
 		}
@@ -300,7 +312,7 @@ func (x *nets) request(n *hostNet) (*netRequest, error) {
 		return nil, next(fmt.Errorf("port %d of %s is in no partition", q.Port, n.host), "softib partition show")
 	}
 	mtu := n.mode.mtu()
-	q.Links = []netLink{{Name: "ib0", PKey: keys[home], MTU: mtu, Addrs: []netip.Prefix{
+	q.Links = []netLink{{Name: n.dev, PKey: keys[home], MTU: mtu, Addrs: []netip.Prefix{
 		netip.PrefixFrom(h.IP(), hostBits), netip.PrefixFrom(h.IP6(), hostBits6)}}}
 	for i, k := range keys {
 		if i == home || !k.IsValid() || k.Base() == keys[home].Base() {
@@ -309,7 +321,7 @@ func (x *nets) request(n *hostNet) (*netRequest, error) {
 		full := uint16(k | ib.PKeyFull)
 		a := h.IP6().As16()
 		a[6], a[7] = byte(full>>8), byte(full)
-		q.Links = append(q.Links, netLink{Name: fmt.Sprintf("ib0.%04x", full), PKey: k, MTU: mtu,
+		q.Links = append(q.Links, netLink{Name: fmt.Sprintf("%s.%04x", n.dev, full), PKey: k, MTU: mtu,
 			Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom16(a), hostBits6)}})
 		if len(q.Links) == linksMax {
 			break

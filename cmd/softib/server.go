@@ -64,6 +64,7 @@ func serve(ctx context.Context, p place, f *fabric, mgr *manager.Manager, down c
 	control.Handle(ops, opTenant, s.tenant)
 	control.Handle(ops, opQoS, s.qos)
 	control.Handle(ops, opUser, s.user)
+	control.Handle(ops, opNet, s.net)
 	control.Handle(ops, opSurvey, s.survey)
 	control.Handle(ops, opPair, s.lend)
 	ops.Serve(ctx)

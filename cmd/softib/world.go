@@ -219,7 +219,7 @@ func (w *world) network(ctx context.Context, q enterRequest, e entry, user *os.F
 	if e.Tree == "" {
 		return nil, nil, next(fmt.Errorf("a network takes namespaces: %s", e.Why), "softib exec without --net")
 	}
-	return w.nets.open(ctx, q.Host, q.Mode, w.set.Dir, user, nil)
+	return w.nets.open(ctx, q.Host, netWanted{mode: q.Mode, lib: w.set.Dir, user: user})
 }
 
 // enter asks the fabric how a program gets to see a host. The connection stays open for softib-enter. The descriptors
