@@ -17,8 +17,8 @@ import (
 func newFault() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fault",
-		Short: "Break a cable of a running fabric, to rehearse what happens",
-		Long: `Sets faults on cables of a running fabric and lifts them again. Programs, the
+		Short: "Break a cable or a switch of a running fabric, to rehearse what happens",
+		Long: `Sets faults on cables of a running fabric and lifts them again, and reboots switches. Programs, the
 subnet manager and the counters see what a real cable of that kind would show them.
 
 A path that crosses a cable with a fault goes through the switches packet by packet;
@@ -26,12 +26,13 @@ that is slower than a path without one.`,
 		Example: `  softib fault link leaf1 spine1 down
   softib fault link h3 ber=1e-7          # the only cable of h3: one bit in ten million is wrong
   softib fault link leaf1[5] rate=10G delay=5us
+  softib fault switch leaf3 reboot
   softib fault list
   softib fault clear                     # all of them`,
-		Args: arguments(0, 0, "link, list or clear"),
+		Args: arguments(0, 0, "link, switch, list or clear"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newFaultLink(), newFaultList(), newFaultClear())
+	cmd.AddCommand(newFaultLink(), newFaultSwitch(), newFaultList(), newFaultClear())
 	return cmd
 }
 
@@ -41,6 +42,9 @@ type faultRequest struct {
 	Link  []string `json:"link,omitempty"`
 	Words []string `json:"words,omitempty"`
 	Clear bool     `json:"clear,omitempty"`
+	// Switch is rebooted, and off for a while.
+	Switch string `json:"switch,omitempty"`
+	OffMS  int64  `json:"off_ms,omitempty"`
 }
 
 // linkArgument is how a command line names a cable.
@@ -51,7 +55,7 @@ func newFaultLink() *cobra.Command {
 	var name string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "link A [B] down|up|ber=P|drop=P|rate=R|delay=T…",
+		Use:   "link A [B] down|up|retrain|ber=P|drop=P|rate=R|delay=T…",
 		Short: "Set a fault on a cable, in place of what it had",
 		Long: `Sets a fault on a cable, in place of whatever it had:
 
@@ -61,13 +65,18 @@ func newFaultLink() *cobra.Command {
   drop=P     each packet vanishes with probability P, such as drop=0.01
   rate=R     at most R bits a second, such as rate=10G
   delay=T    every packet takes longer by T, such as delay=5us
+  from=N     beside the last four: only what the end N sends meets the fault
+  retrain    the link recovers from an error once, without going down; what is set
+             stays. LinkErrorRecovery counts it at both ends
 
-All but down and up can be combined.
+All but down, up and retrain can be combined.
 
 ` + linkArgument,
 		Example: `  softib fault link leaf1 spine1 down
   softib fault link leaf1 spine1 up
   softib fault link h3 ber=1e-7
+  softib fault link leaf1 spine1 ber=1e-6 from=leaf1
+  softib fault link leaf1 spine1 retrain
   softib fault link leaf2[7] rate=25G delay=2us`,
 		Args: arguments(2, 8, "a link and what is wrong with it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,7 +96,36 @@ All but down and up can be combined.
 }
 
 // isFaultWord tells what is wrong with a link from the name of its other end.
-func isFaultWord(s string) bool { return s == "down" || s == "up" || strings.Contains(s, "=") }
+func isFaultWord(s string) bool {
+	return s == "down" || s == "up" || s == "retrain" || strings.Contains(s, "=")
+}
+
+func newFaultSwitch() *cobra.Command {
+	var name string
+	var asJSON bool
+	var off time.Duration
+	cmd := &cobra.Command{
+		Use:   "switch NAME reboot",
+		Short: "Take a switch's power away for a while",
+		Long: `Reboots a switch: its links go down, it forgets all that managers wrote (addresses,
+tables, partitions, keys), and after a while the links come up again. The manager has
+to bring it back. The command returns when the links are up; they are listed as faults
+until then. Links that were down before stay down.`,
+		Example: `  softib fault switch leaf3 reboot
+  softib fault switch spine1 reboot --off 30s`,
+		Args: arguments(2, 2, "a switch and reboot"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[1] != "reboot" {
+				return usage(cmd, fmt.Errorf("%q: want reboot", args[1]))
+			}
+			return askFaults(cmd, name, faultRequest{Switch: args[0], OffMS: off.Milliseconds()}, asJSON)
+		},
+	}
+	cmd.Flags().DurationVar(&off, "off", 2*time.Second, "how long it is without power")
+	nameFlag(cmd, &name)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
 
 func newFaultList() *cobra.Command {
 	var name string
@@ -155,15 +193,22 @@ func askFaults(cmd *cobra.Command, name string, r faultRequest, asJSON bool) err
 }
 
 // fault answers a client.
-func (s *server) fault(_ context.Context, q faultRequest, r *control.Reply[[]manager.Fault]) error {
-	if err := s.setFault(&q); err != nil {
+func (s *server) fault(ctx context.Context, q faultRequest, r *control.Reply[[]manager.Fault]) error {
+	if err := s.setFault(ctx, &q); err != nil {
 		return err
 	}
 	return r.Say(s.mgr.Faults())
 }
 
-func (s *server) setFault(r *faultRequest) error {
+func (s *server) setFault(ctx context.Context, r *faultRequest) error {
 	const who = "softib fault"
+	if r.Switch != "" {
+		err := s.mgr.Reboot(ctx, r.Switch, time.Duration(r.OffMS)*time.Millisecond, who)
+		if errors.Is(err, manager.ErrUnknown) {
+			return next(&usageError{err}, "softib route show lists the switches")
+		}
+		return s.faultTrouble(err)
+	}
 	if !r.Clear && len(r.Words) == 0 {
 		return nil
 	}

@@ -11,6 +11,8 @@ import (
 
 	"softib/operate/manager"
 	"softib/proof/workload/perf"
+	"softib/proto/ib"
+	"softib/proto/topo"
 	"softib/proto/trace"
 	"softib/subnet/sm"
 )
@@ -32,7 +34,7 @@ func TestFaultCommands(t *testing.T) {
 		t.Errorf("the fabric has %+v", got)
 	}
 	broken(t, exitUsage, []string{"no cable joins h1 and h2"}, "fault", "link", "h1", "h2", "down")
-	broken(t, exitUsage, []string{`"sideways"`, "down, up, ber="}, "fault", "link", "h1", "leaf1", "sideways")
+	broken(t, exitUsage, []string{`"sideways"`, "down, up, retrain, ber="}, "fault", "link", "h1", "leaf1", "sideways")
 	broken(t, exitUsage, []string{"rate", "10G"}, "fault", "link", "h1", "rate=fast")
 	broken(t, exitUsage, []string{"leaf1 has ports 1 to 4"}, "fault", "link", "leaf1", "down")
 	broken(t, exitUsage, []string{"rate=0", "10G"}, "fault", "link", "h3", "rate=0")
@@ -41,6 +43,27 @@ func TestFaultCommands(t *testing.T) {
 		t.Errorf("after faults that cannot be the fabric has %+v", got)
 	}
 	shown(t, "fault", "link", "leaf1", "spine1", "up")
+	// One way only, a link that trains again, and a switch that reboots.
+	wants(t, shown(t, "fault", "link", "leaf1", "spine1", "drop=0.5", "from=leaf1"), "drop=0.5 from=leaf1[3]")
+	broken(t, exitUsage, []string{"leaf1[3] or spine1[1]"}, "fault", "link", "leaf1", "spine1", "drop=0.5", "from=h1")
+	wants(t, shown(t, "fault", "link", "leaf1", "spine1", "retrain"), "drop=0.5 from=leaf1[3]")
+	for _, r := range []topo.PortRef{l.ref("leaf1", 3), l.ref("spine1", 1)} {
+		c := l.CountersOf([]topo.PortRef{r})[0]
+		if up, down := c[ib.LinkErrorRecoveryCounter], c[ib.LinkDownedCounter]; up != 1 || down != 1 {
+			t.Errorf("%v has recovered %d times and was down %d times", r, up, down)
+		}
+	}
+	shown(t, "fault", "switch", "leaf2", "reboot", "--off", "10ms")
+	for p := range 4 {
+		if c := l.CountersOf([]topo.PortRef{l.ref("leaf2", p+1)})[0]; c[ib.LinkDownedCounter] != 1 {
+			t.Errorf("leaf2[%d] was down %d times", p+1, c[ib.LinkDownedCounter])
+		}
+		if s := l.PortState(l.ref("leaf2", p+1)); s == ib.PortDown {
+			t.Errorf("leaf2[%d] is still down", p+1)
+		}
+	}
+	broken(t, exitUsage, []string{`"h1"`}, "fault", "switch", "h1", "reboot")
+	broken(t, exitUsage, []string{`"explode"`}, "fault", "switch", "leaf2", "explode")
 	wants(t, shown(t, "fault", "clear"), "no fault is set")
 	if s := l.PortState(l.ref("leaf1", 3)); s.String() == "Down" {
 		t.Error("leaf1[3] is still down")

@@ -6,8 +6,11 @@ import (
 	"time"
 
 	"softib/fabric"
+	"softib/node/agent"
+	"softib/node/ibswitch"
 	"softib/node/inspect"
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/proto/topo"
 )
 
@@ -62,8 +65,12 @@ func (f *Fabric) SetFault(r topo.PortRef, fault Fault) error {
 	}
 	p.fault.Port, p.fault.Fault = r, fault
 	f.tellRate(p)
-	f.setFaults(p, fabric.Faults{Drop: fault.Drop, BER: fault.BER, Rate: fault.Rate,
-		Lag: ib.Time(fault.Delay) * ib.Nanosecond, SpareFC: true})
+	is := fabric.Faults{Drop: fault.Drop, BER: fault.BER, Rate: fault.Rate,
+		Lag: ib.Time(fault.Delay) * ib.Nanosecond, SpareFC: true}
+	f.setFaults(p, is)
+	if fault.OneWay && p.peer != nil {
+		f.eng.SetFaults(p.peer.place(), fabric.Faults{})
+	}
 	f.reroute()
 	return nil
 }
@@ -82,6 +89,50 @@ func (f *Fabric) setFaults(p *portState, is fabric.Faults) {
 	for _, end := range p.ends() {
 		f.eng.SetFaults(end.place(), is)
 	}
+}
+
+// Retrain lets the link at a port recover from an error: it stays up, and both ends count it.
+func (f *Fabric) Retrain(r topo.PortRef) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, err := f.cabled(r)
+	if err != nil {
+		return err
+	}
+	if p.link.Phys() != ib.PhysLinkUp {
+		return fmt.Errorf("live: the link at %s is down: only one that is up can recover: %w", f.graph.PortName(r),
+			ErrFault)
+	}
+	for _, end := range p.ends() {
+		end.link.Recover()
+	}
+	return nil
+}
+
+// ResetSwitch makes a switch whose links are down forget everything that managers wrote, keys too, as when its power
+// goes and comes.
+func (f *Fabric) ResetSwitch(node int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.node(node)
+	if f.closed.Load() || n == nil || n.sw == nil {
+		return fmt.Errorf("live: node %d is no switch that runs here: %w", node, ErrFault)
+	}
+	for _, p := range n.ports[1:] {
+		if p.link.Phys() == ib.PhysLinkUp {
+			return fmt.Errorf("live: %s has links that are up: %w", n.topo.Name, ErrFault)
+		}
+	}
+	n.sw.Reset()
+	cfg := ibswitch.NodeConfig{PortGUID: n.topo.PortGUID(0)}
+	cfg.Identity, cfg.Supported = identity(f.graph, n.topo)
+	n.mgmt = ibswitch.NewNode(n.sw, cfg)
+	n.agent = agent.New(n.mgmt)
+	for num, p := range n.ports {
+		n.agent.SetCapability(ib.PortNum(num), mad.CapIsSM, p.managers > 0) // whose programs go on
+	}
+	f.reroute()
+	return nil
 }
 
 // ClearFault makes the cable at a port a good one again.

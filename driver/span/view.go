@@ -259,8 +259,16 @@ func (f *Fabric) SetFault(r topo.PortRef, fault inspect.Fault) error {
 	if err := f.exists(r); err != nil {
 		return err
 	}
-	return f.eachEnd(r, func(e topo.PortRef) error { return f.Fabric.SetFault(e, fault) },
+	return f.eachEnd(r, func(e topo.PortRef) error {
+		if fault.OneWay && e != r {
+			return nil
+		}
+		return f.Fabric.SetFault(e, fault)
+	},
 		func(m string, e topo.PortRef) error {
+			if fault.OneWay && e != r {
+				return nil
+			}
 			no, err := ask(f, m, opFault, faultAsked{e, &fault})
 			return no.err(err)
 		})

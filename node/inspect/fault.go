@@ -23,6 +23,8 @@ type Fault struct {
 	// Delay is how long a packet is on its way, besides. As on any long cable, no more can be on the way than the
 	// buffer at its end holds.
 	Delay time.Duration
+	// OneWay leaves what comes the other way alone: only what the port sends at which the fault is set meets it.
+	OneWay bool
 }
 
 // FaultState is a fault that is set, and what it has done so far.

@@ -118,6 +118,14 @@ func (p *Port) downTo(now ib.Time, phys ib.PhysState) {
 	p.busyUntil = now
 }
 
+// Recover lets a link that is up lose its signal for a moment and train again without going down: both ends call it.
+// LinkErrorRecovery counts those that succeed (IBA 16.1.3.5).
+func (p *Port) Recover() {
+	if p.cold.phys == ib.PhysLinkUp {
+		p.cold.count[ib.LinkErrorRecoveryCounter]++
+	}
+}
+
 // Command is a management write of the port's logical state, checked as
 // IBA 14.2.5.6 asks: Armed only from Initialize, Active only from Armed, Down from
 // anywhere.

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"softib/node/inspect"
+	"softib/proto/ib"
 	"softib/proto/topo"
 )
 
@@ -28,6 +30,10 @@ type FaultSpec struct {
 	Rate int64 `json:"rate,omitempty"`
 	// Delay is what a packet takes longer.
 	Delay time.Duration `json:"delay,omitempty"`
+	// From names the node, or the port, whose signals meet the fault, where those of the other end do not.
+	From string `json:"from,omitempty"`
+	// Retrain is no state: the link recovers from an error once, and what else is set stays.
+	Retrain bool `json:"retrain,omitempty"`
 }
 
 // Fault is a fault that is set.
@@ -59,6 +65,12 @@ func (s FaultSpec) String() string {
 	}
 	if s.Delay > 0 {
 		w = append(w, "delay="+s.Delay.String())
+	}
+	if s.From != "" {
+		w = append(w, "from="+s.From)
+	}
+	if s.Retrain {
+		w = append(w, "retrain")
 	}
 	if len(w) == 0 {
 		return "up"
@@ -114,6 +126,13 @@ func ParseFault(words []string) (s FaultSpec, err error) {
 			} else {
 				s.Drop = v
 			}
+		case key == "retrain" && !has:
+			s.Retrain = true
+		case key == "from":
+			if value == "" {
+				return bad(w, "from=NODE with the end whose signals meet the fault")
+			}
+			s.From = value
 		case key == "rate":
 			v, err := ParseRate(value)
 			if err != nil {
@@ -133,10 +152,16 @@ func ParseFault(words []string) (s FaultSpec, err error) {
 	if s.Down && s != (FaultSpec{Down: true}) {
 		return bad(strings.Join(words, " "), "down alone: a link that is down carries nothing")
 	}
+	if s.Retrain && s != (FaultSpec{Retrain: true}) {
+		return bad(strings.Join(words, " "), "retrain alone: it happens once, and leaves what is set as it is")
+	}
+	if s.From != "" && s == (FaultSpec{From: s.From}) {
+		return bad(strings.Join(words, " "), "from=NODE beside ber=…, drop=…, rate=… or delay=…")
+	}
 	return s, nil
 }
 
-const faultWords = "down, up, ber=…, drop=…, rate=… or delay=…"
+const faultWords = "down, up, retrain, ber=…, drop=…, rate=…, delay=… or from=…"
 
 // FaultError is a word that is no fault. It matches ErrFault.
 type FaultError struct{ Word, Want string }
@@ -206,7 +231,17 @@ func (m *Manager) SetFault(r topo.PortRef, s FaultSpec, who string) error {
 	m.faults.mu.Lock()
 	defer m.faults.mu.Unlock()
 	f := m.opts.Fabric
-	if rest := (inspect.Fault{BER: s.BER, Drop: s.Drop, Rate: s.Rate, Delay: s.Delay}); rest != (inspect.Fault{}) {
+	if s.Retrain {
+		return m.retrain(r, cable, who)
+	}
+	if s.From != "" {
+		var err error
+		if r, err = m.endOf(cable, s.From); err != nil {
+			return err
+		}
+	}
+	rest := inspect.Fault{BER: s.BER, Drop: s.Drop, Rate: s.Rate, Delay: s.Delay, OneWay: s.From != ""}
+	if rest != (inspect.Fault{}) {
 		if err := f.SetFault(r, rest); err != nil {
 			return &faultRefused{m.LinkName(cable), err}
 		}
@@ -238,6 +273,100 @@ func (m *Manager) SetFault(r topo.PortRef, s FaultSpec, who string) error {
 	return nil
 }
 
+// endOf is the end of a cable that somebody names by its node or its port.
+func (m *Manager) endOf(cable int, name string) (topo.PortRef, error) {
+	c := m.cables[cable]
+	for _, r := range [2]topo.PortRef{c.A, c.B} {
+		if name == m.g.PortName(r) || name == m.g.Nodes[r.Node].Name && c.A.Node != c.B.Node {
+			return r, nil
+		}
+	}
+	return topo.PortRef{}, &FaultError{Word: "from=" + name, Want: "an end of the link: " + m.g.PortName(c.A) + " or " +
+		m.g.PortName(c.B)}
+}
+
+// rehearsing is what a fabric can do besides that is of softib's own nodes.
+type rehearsing interface {
+	Retrain(topo.PortRef) error
+	ResetSwitch(node int) error
+}
+
+// retrain lets a link recover from an error.
+func (m *Manager) retrain(r topo.PortRef, cable int, who string) error {
+	f, ok := m.opts.Fabric.(rehearsing)
+	if !ok {
+		return &faultRefused{m.LinkName(cable), fmt.Errorf("the nodes of this fabric are not softib's: %w", ErrFault)}
+	}
+	if err := f.Retrain(r); err != nil {
+		return &faultRefused{m.LinkName(cable), err}
+	}
+	m.journal.Add(Event{Kind: "fault", Severity: Warning, Object: m.LinkName(cable),
+		Text: fmt.Sprintf("%s had the link %s train again", who, m.LinkName(cable))})
+	return nil
+}
+
+// Reboot takes a switch's power away for a while: its links are down, and it has forgotten all that managers wrote when
+// it comes back. Links that were down before stay so. It returns when the links are up again.
+func (m *Manager) Reboot(ctx context.Context, name string, off time.Duration, who string) error {
+	n := m.g.ByName(name)
+	f, ok := m.opts.Fabric.(rehearsing)
+	switch {
+	case n == nil || !n.IsSwitch():
+		return fmt.Errorf("there is no switch %q: %w", name, ErrUnknown)
+	case !ok:
+		return fmt.Errorf("%s is not a switch of softib's: %w", name, ErrFault)
+	case off < 0 || off > rebootMax:
+		return &FaultError{Word: off.String(), Want: fmt.Sprintf("a time from 0 to %v", rebootMax)}
+	}
+	m.journal.Add(Event{Kind: "fault", Severity: Warning, Object: name,
+		Text: fmt.Sprintf("%s reboots switch %s, which is off for %v", who, name, off)})
+	links, err := m.powerOff(n)
+	if err = errors.Join(err, f.ResetSwitch(n.Index)); err == nil {
+		select {
+		case <-time.After(off):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	m.faults.mu.Lock()
+	defer m.faults.mu.Unlock()
+	for _, r := range links {
+		cable, _ := m.CableOf(r)
+		if m.faults.down[cable] { // unless somebody has lifted it meanwhile
+			delete(m.faults.down, cable)
+			delete(m.faults.since, cable)
+			err = errors.Join(err, m.opts.Fabric.SetLink(r, true))
+		}
+	}
+	return err
+}
+
+// powerOff takes the links of a switch down, as faults that are listed, and returns those that were not down before.
+func (m *Manager) powerOff(n *topo.Node) (links []topo.PortRef, err error) {
+	m.faults.mu.Lock()
+	defer m.faults.mu.Unlock()
+	if m.faults.down == nil {
+		m.faults.down, m.faults.since = map[int]bool{}, map[int]time.Time{}
+	}
+	for p := 1; p < len(n.Ports); p++ {
+		r := topo.PortRef{Node: n.Index, Port: ib.PortNum(p)}
+		cable, cabled := m.CableOf(r)
+		if !cabled || m.faults.down[cable] {
+			continue
+		}
+		if e := m.opts.Fabric.SetLink(r, false); e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		m.faults.down[cable], m.faults.since[cable] = true, time.Now()
+		links = append(links, r)
+	}
+	return links, err
+}
+
+// rebootMax is how long a switch may be off.
+const rebootMax = 10 * time.Minute
+
 // Faults are those that are set, in the order of the cables.
 func (m *Manager) Faults() []Fault {
 	m.faults.mu.Lock()
@@ -260,6 +389,9 @@ func (m *Manager) Faults() []Fault {
 			x := get(cable)
 			x.BER, x.Drop, x.Rate, x.Delay, x.Dropped, x.Corrupted = f.BER, f.Drop, f.Rate, f.Delay, f.Dropped,
 				f.Corrupted
+			if f.OneWay {
+				x.From = m.g.PortName(f.Port)
+			}
 		}
 	}
 	order := make([]int, 0, len(byCable))

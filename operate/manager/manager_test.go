@@ -125,6 +125,7 @@ func TestParseFault(t *testing.T) {
 		"down": {Down: true}, "up": {}, "ber=1e-09": {BER: 1e-9}, "rate=10G": {Rate: 1e10},
 		"rate=2.5G delay=5µs": {Rate: 25e8, Delay: 5 * time.Microsecond},
 		"drop=1":              {Drop: 1}, "rate=9600": {Rate: 9600},
+		"retrain": {Retrain: true}, "ber=1e-06 from=leaf1[3]": {BER: 1e-6, From: "leaf1[3]"},
 	} {
 		got, err := ParseFault(strings.Fields(text))
 		if err != nil || got != want {
@@ -135,7 +136,8 @@ func TestParseFault(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "sideways", "ber", "ber=2", "ber=x", "ber=NaN", "drop=1.1", "rate=-1",
-		"rate=fast", "delay=5", "delay=-1s", "down ber=0.1", "up down", "down=1",
+		"rate=fast", "delay=5", "delay=-1s", "down ber=0.1", "up down", "down=1", "retrain ber=0.1", "retrain=2",
+		"from=h1", "ber=0.1 from=", "down from=h1",
 		// No fault at all is said with up, not by chance; and of two that are said, which?
 		"ber=0", "ber=1e-400", "drop=0", "rate=0", "rate=0.5 delay=1us", "delay=0", "ber=1e-7 ber=1e-8", "rate=1e400",
 		"rate=inf"} {
