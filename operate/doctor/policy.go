@@ -304,8 +304,8 @@ func (j *judgement) managers(s *Section) {
 			Severity: Warn, Kind: "taken-over", Objects: []string{j.s.PortName(master.ref), own},
 			Measured:  fmt.Sprintf("the fabric is managed from %s, not by its own manager at %s", name(master), own),
 			Threshold: "the fabric's own manager is master",
-			Next: "stop the manager at " + j.s.PortName(master.ref) + " if nobody wants it there, or give the own one " +
-				"a higher priority (softib up --sm-priority); with tenants none is let in",
+			Next: "stop the manager at " + j.s.PortName(master.ref) + " if nobody wants it there, or give the own " +
+				"one a higher priority (softib up --sm-priority); with tenants none is let in",
 		})
 	}
 	if len(standby) == 0 && len(masters) == 1 {

@@ -30,6 +30,8 @@ type PortSample struct {
 	State ib.PortState
 	// Rate is what the link runs at, Capable what both ends could; zero without a link.
 	Rate, Capable ib.LinkRate
+	// MTU is that of the link.
+	MTU ib.MTU
 	// Counters are totals since the fabric began.
 	Counters ib.Counters
 	// Bytes and packets a second.
@@ -129,7 +131,7 @@ func (m *Manager) lookAt(r topo.PortRef, p *PortSample) {
 	if !ok {
 		return
 	}
-	p.State, p.Rate = pi.PortState, ib.LinkRate{}
+	p.State, p.Rate, p.MTU = pi.PortState, ib.LinkRate{}, pi.NeighborMTU
 	if pi.PortState > ib.PortDown {
 		p.Rate = pi.Rate()
 	}

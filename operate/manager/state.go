@@ -19,6 +19,15 @@ type state struct {
 	past     past
 	base     baseline
 	judged   []health.Cable // used again for each judgement
+	static   static
+}
+
+// static is what does not change while a fabric is what it is: verdicts on its wiring and names, and where its own
+// manager is.
+type static struct {
+	once sync.Once
+	list atomic.Pointer[[]health.Verdict]
+	own  atomic.Uint64 // a port GUID; 0 until it is known
 }
 
 // baseline is what counters were a while ago: cables are judged by what was counted since. Two of them take turns, so
@@ -78,12 +87,14 @@ func (m *Manager) judge(s *Sample) {
 	if m.opts.Thresholds != nil {
 		limits = *m.opts.Thresholds
 	}
-	list := health.Judge(m.judged, max(s.At.Sub(b.at[older]), m.opts.Interval), limits)
+	interval := max(s.At.Sub(b.at[older]), m.opts.Interval)
+	list := health.Judge(m.judged, interval, limits)
 	m.verdicts.Store(&list)
 	if m.alarms == nil {
 		m.alarms = health.NewAlarms(health.DefaultPatience())
 	}
-	for _, c := range m.alarms.Update(s.At, list) {
+	list = append(m.oneDead(list), health.Traffic(m.judged, interval, limits)...)
+	for _, c := range m.alarms.Update(s.At, append(list, m.conditions()...)) {
 		m.alarmChanged(c)
 	}
 }
@@ -91,11 +102,13 @@ func (m *Manager) judge(s *Sample) {
 // alarmChanged writes an alarm down that was raised, got worse or was cleared.
 func (m *Manager) alarmChanged(c health.Change) {
 	a := &c.Alarm
-	e := Event{Kind: "alarm", Severity: alarmSeverity(a.Severity), Object: m.g.PortName(a.A) + " " + m.g.PortName(a.B)}
+	e := Event{Kind: "alarm", Severity: alarmSeverity(a.Severity), Object: m.AlarmAt(a)}
+	e.Text = fmt.Sprintf("%s %v: %s", e.Object, c.Transition, a.Reason.Text(m.g))
 	if c.Transition == health.Cleared {
 		e.Severity = Info
+	} else {
+		e.Text += "; next: " + a.Reason.Advice(m.g)
 	}
-	e.Text = fmt.Sprintf("%s %v: %s", e.Object, c.Transition, a.Reason.Text(m.g))
 	m.journal.Add(e)
 }
 
@@ -131,6 +144,7 @@ func (m *Manager) ClearAlarm(id uint64) bool {
 func (m *Manager) end(e *health.End, s *Sample, port int, base []ib.Counters) {
 	p := &s.Ports[port]
 	e.Ref, e.State, e.Rate, e.Capable, e.Total = m.ports[port], p.State, p.Rate, p.Capable, p.Counters
+	e.MTU = p.MTU
 	for k, v := range p.Counters {
 		e.Delta[k] = v - min(base[port][k], v)
 	}

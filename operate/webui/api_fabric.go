@@ -95,13 +95,14 @@ type alarmShown struct {
 	Severity string    `json:"severity"`
 	Since    time.Time `json:"since"`
 	Text     string    `json:"text"`
+	Next     string    `json:"next"`
 }
 
 func (s *Server) alarms(*http.Request) (any, error) {
 	list, g := []alarmShown{}, s.m.Graph()
 	for _, a := range s.m.Alarms() {
-		list = append(list, alarmShown{ID: a.ID, Link: g.PortName(a.A) + " " + g.PortName(a.B), Kind: a.Kind.String(),
-			Severity: a.Severity.String(), Since: a.Since, Text: a.Reason.Text(g)})
+		list = append(list, alarmShown{ID: a.ID, Link: s.m.AlarmAt(&a), Kind: a.Kind.String(),
+			Severity: a.Severity.String(), Since: a.Since, Text: a.Reason.Text(g), Next: a.Reason.Advice(g)})
 	}
 	return list, nil
 }

@@ -163,6 +163,17 @@ func (f Finding) String() string {
 	return s
 }
 
+// Place is the cable that a finding is about, as it is or as it should be, or the node twice.
+func (f Finding) Place(g *topo.Graph) (a, b topo.PortRef) {
+	at := f.at
+	at.Node = max(at.Node, 0)
+	if far := g.Peer(at); at.Port != 0 && far.Port != 0 {
+		return at, far
+	}
+	at.Port = 0
+	return at, at
+}
+
 // sortFindings puts the worst first, then goes by kind and place.
 func sortFindings(list []Finding) {
 	slices.SortStableFunc(list, func(a, b Finding) int {

@@ -21,6 +21,9 @@ func DefaultPatience() [NumKind]Patience {
 		Slow:      {0, 0},
 		Damaging:  {0, 5 * time.Minute},
 		Flapping:  {0, 15 * time.Minute},
+		MTUs:      {5 * time.Second, 0}, // a manager sets one end after the other
+		Congested: {10 * time.Second, 30 * time.Second},
+		Refused:   {0, 5 * time.Minute},
 	}
 }
 

@@ -47,6 +47,7 @@ type End struct {
 	State   ib.PortState
 	Rate    ib.LinkRate // what the link runs at
 	Capable ib.LinkRate // the best that this end can do
+	MTU     ib.MTU      // of the packets that the link takes
 	Delta   ib.Counters // counted in the interval
 	Total   ib.Counters // counted since the last reset
 }
@@ -83,10 +84,24 @@ const (
 	Slow                  // narrower or slower than both ends can do
 	Damaging              // damages signals
 	Flapping              // loses its signal and trains again
+
+	// Of what Traffic looks at, which is no fault of the cable's:
+
+	MTUs      // its ends take packets of different sizes
+	Congested // packets wait for credits
+	Refused   // packets are refused for their partition
+
+	// Of nodes, which whoever knows them says with Said and Do:
+
+	DeadSwitch // all its links are down
+	Miswired   // a cable is not where a tree has it
+	DoubleName // two machines have one name
+	TakenOver  // another manager is master
 	NumKind
 )
 
-var kindNames = [NumKind]string{"link down", "not active", "slow link", "signal errors", "flapping"}
+var kindNames = [NumKind]string{"link down", "not active", "slow link", "signal errors", "flapping", "different MTUs",
+	"congestion", "refused packets", "dead switch", "miswired cable", "duplicate name", "taken over"}
 
 func (k Kind) String() string { return nameOf(kindNames[:], int(k), "Kind") }
 
@@ -109,6 +124,14 @@ type Reason struct {
 	State, PeerState ib.PortState
 	// For Slow.
 	Rate, Possible ib.LinkRate
+	// For MTUs.
+	MTU, PeerMTU ib.MTU
+	// For Congested, which is where it begins: the share of the time that At had packets and no credit, and how many
+	// ports wait for that, At among them.
+	Wait float64
+	Held int
+	// For those of nodes: what is so, and what to do about it.
+	Said, Do string
 
 	score float64
 }

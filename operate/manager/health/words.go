@@ -36,6 +36,20 @@ func (r *Reason) Text(n Namer) string {
 		return fmt.Sprintf("down at %s, but %v at %s", at, r.PeerState, peer)
 	case NotActive:
 		return fmt.Sprintf("%v and not Active at %s: no subnet manager has brought it up", r.State, at)
+	case MTUs:
+		return fmt.Sprintf("%s takes packets of %v bytes, %s of %v", at, r.MTU, peer, r.PeerMTU)
+	case Congested:
+		s := fmt.Sprintf("%s waited for credits %.0f %% of the time: it begins here, at what %s takes", at, 100*r.Wait,
+			peer)
+		if r.Held > 1 {
+			s += fmt.Sprintf("; %d more ports wait for it", r.Held-1)
+		}
+		return s
+	case Refused:
+		return fmt.Sprintf("%s at %s, for their partition: of programs behind %s, or for them", r.Excess.Text(), at,
+			peer)
+	case DeadSwitch, Miswired, DoubleName, TakenOver:
+		return r.Said
 	case Slow:
 		return fmt.Sprintf("runs at %v (%s) at %s, both ends can do %v (%s)", r.Rate, rateText(r.Rate), at, r.Possible,
 			rateText(r.Possible))
@@ -124,8 +138,10 @@ func (v *Verdict) Suspects(n Namer) string {
 }
 
 // Advice is what to do next about the gravest reason.
-func (v *Verdict) Advice(n Namer) string {
-	r := &v.Reasons[0]
+func (v *Verdict) Advice(n Namer) string { return v.Reasons[0].Advice(n) }
+
+// Advice is what to do next.
+func (r *Reason) Advice(n Namer) string {
 	at, peer := n.PortName(r.At), n.PortName(r.Peer)
 	switch r.Kind {
 	case LinkDown:
@@ -136,6 +152,14 @@ func (v *Verdict) Advice(n Namer) string {
 	case Slow:
 		return fmt.Sprintf("reseat the cable at both ends; if it stays slow see which widths and speeds are "+
 			"enabled at %s and %s, then replace it", at, peer)
+	case MTUs:
+		return "see that one manager alone sets both ends, and what its log says of them: softib doctor, softib log"
+	case Congested:
+		return fmt.Sprintf("spread the load, or see what slows %s down: softib top, softib route check", peer)
+	case Refused:
+		return "softib tenant list says whose hosts are whose; softib doctor names who is refused where"
+	case DeadSwitch, Miswired, DoubleName, TakenOver:
+		return r.Do
 	case Flapping:
 		return fmt.Sprintf("reseat the cable at both ends; if it goes on, replace it, then try another port than %s",
 			at)

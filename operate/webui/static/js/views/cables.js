@@ -20,7 +20,7 @@ export function cablesView(root, { model, signal, title }) {
       if (!a.cables.length) { list = null; fill(body, h("div", { class: "box empty-state" }, h("b", null, "No cable is bad."), "Errors, flaps, slow and dead links are ranked here as soon as counters show them. Rehearse it: set a fault on a link's page.")); }
       else if (!list) { list = table(columns(model), a.cables, { caption: "Cables, worst first", rowClass: c => c.severity }); fill(body, list); } else if (!list.contains(document.activeElement) || document.activeElement === list) list.update(a.cables);
       if (!al.length) { fill(alarms); standing = null; } else {
-        const t = [{ title: "Since", cell: x => ago(x.since), class: "nowrap" }, { title: "", cell: x => health(x.severity) }, { title: "Link", cell: x => linkTo(model, x.link.split(" ")[0], x.link), class: "nowrap" }, { title: "Alarm", class: "roomy", cell: x => x.text }];
+        const t = [{ title: "Since", cell: x => ago(x.since), class: "nowrap" }, { title: "", cell: x => health(x.severity) }, { title: "Link", cell: x => linkTo(model, x.link.split(" ")[0], x.link), class: "nowrap" }, { title: "Alarm", class: "roomy", cell: x => x.text }, { title: "Next", class: "roomy", cell: x => x.next }];
         if (!standing) { standing = table(t, al, { caption: "Alarms that stand" }); fill(alarms, h("h2", null, "Alarms that stand"), standing); } else standing.update(al);
       }
     } catch (e) { if (!page.isConnected && !signal.aborted) fill(root, failed(e)); }
