@@ -31,6 +31,7 @@ library() {
 	shift 2
 	put "$soname" "$cc" -shared -fPIC -fvisibility=hidden "${common[@]}" \
 		-Wl,-soname,"$soname" -Wl,--version-script="$map" -Wl,-z,defs -Wl,-z,relro -Wl,-z,now "$@"
+	ln -sfn "$soname" "$out/${soname%.so.*}.so" # NCCL opens libibverbs.so
 }
 
 library libibumad.so.3 capi/umad/clib/libibumad.map capi/umad/clib/*.c
@@ -60,7 +61,7 @@ if [[ $# -eq 0 ]]; then
 	mkdir -p "$built"
 	names=()
 	for path in "$out"/*; do
-		[[ $path == *.h ]] || names+=("${path##*/}")
+		[[ $path == *.h || -L $path ]] || names+=("${path##*/}")
 	done
 	(cd "$out" && cp -f "${names[@]}" "$OLDPWD/$built/" && sha256sum "${names[@]}") |
 		sha256sum | cut -c1-16 >"$built/SUM"

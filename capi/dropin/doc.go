@@ -17,7 +17,7 @@
 // # Namespaces
 //
 // softib-enter (folder enter) makes a mount namespace for the program, a copy of its caller's, in which the files of a
-// host lie over /sys/class, /sys/devices/virtual, /dev and /etc/hosts, and becomes the program. An ordinary user may do
+// host lie over /sys/class, /sys/devices, /dev and /etc/hosts, and becomes the program. An ordinary user may do
 // that inside a user namespace. There is one for all programs of a fabric (Spaces), because the kernel lets no process
 // read the memory of one in another user namespace, and large messages are read that way. Inside, a program has the
 // user and group that it had, and no capabilities. Root needs no user namespace, and keeps what root has.

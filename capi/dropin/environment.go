@@ -3,6 +3,7 @@ package dropin
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"softib/proto/ib"
@@ -17,8 +18,26 @@ type Host struct {
 	UMAD, Verbs, RDMACM string
 }
 
+// defaults are variables that are set where the user has not.
+func (h *Host) defaults() [][2]string {
+	// NCCL 2.28's communication from inside kernels (GIN) takes every adapter for an mlx5, and crashes with another.
+	d := [][2]string{{"NCCL_GIN_ENABLE", "0"}}
+	if h.UMAD != "" {
+		// A host of a fabric is one of its own to NCCL, whichever machine it is on: else it would go by shared memory
+		// between two of them, and refuse two ranks at one GPU. An interface of Ethernet is not: its name is one
+		// machine's, others have the same.
+		d = append(d, [2]string{hostID, h.Name})
+	}
+	return d
+}
+
+const (
+	hostName = "SOFTIB_HOST"
+	hostID   = "NCCL_HOSTID"
+)
+
 // Environment is env with what makes a program use the set on a host. What env preloads, where it looks for libraries
-// and how valgrind is to run stays, after ours.
+// and how valgrind is to run stays, after ours. A program of one host may start one of another.
 func (s Set) Environment(env []string, h Host) []string {
 	front := []struct {
 		name, value, between string
@@ -26,10 +45,17 @@ func (s Set) Environment(env []string, h Host) []string {
 	}{{name: "LD_LIBRARY_PATH", value: s.Dir, between: ":"}, {name: "LD_PRELOAD", value: s.preload(), between: ":"},
 		{name: "VALGRIND_OPTS", value: s.suppress(), between: " "}}
 	own := [...][2]string{
-		{"SOFTIB_HOST", h.Name}, {"SOFTIB_UMAD", h.UMAD}, {"SOFTIB_VERBS", h.Verbs}, {"SOFTIB_RDMACM", h.RDMACM},
+		{hostName, h.Name}, {"SOFTIB_UMAD", h.UMAD}, {"SOFTIB_VERBS", h.Verbs}, {"SOFTIB_RDMACM", h.RDMACM},
 		{"SOFTIB_NODE_GUID", guidText(h.GUIDs)}, {"SOFTIB_ADDRESS", ipText(h.IP)}, {"SOFTIB_LIB", s.Dir},
 	}
-	out := make([]string, 0, len(env)+len(front)+len(own))
+	defaults := h.defaults()
+	was := "" // the host that this one is started from
+	for _, kv := range env {
+		if name, value, _ := strings.Cut(kv, "="); name == hostName {
+			was = value
+		}
+	}
+	out := make([]string, 0, len(env)+len(front)+len(own)+len(defaults))
 next:
 	for _, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
@@ -45,12 +71,19 @@ next:
 				continue next
 			}
 		}
+		if name == hostID && was != "" && value == was {
+			continue // it is ours, not the user's
+		}
+		defaults = slices.DeleteFunc(defaults, func(d [2]string) bool { return d[0] == name })
 		out = append(out, kv)
 	}
 	for _, f := range front {
 		if !f.done && f.value != "" {
 			out = append(out, f.name+"="+f.value)
 		}
+	}
+	for _, d := range defaults {
+		out = append(out, d[0]+"="+d[1])
 	}
 	for _, o := range own {
 		if o[1] != "" {

@@ -30,6 +30,13 @@ const (
 // needs.
 var preloaded = [...]string{UMAD, RDMACM, Verbs}
 
+// linkName is the other name of a library, without the version: NCCL opens libibverbs.so first, and would get the
+// system's where that is installed for development.
+func linkName(name string) string {
+	base, _, _ := strings.Cut(name, ".so.")
+	return base + ".so"
+}
+
 // sumFile has the name of the set that is embedded.
 const sumFile = "SUM"
 
@@ -50,7 +57,8 @@ func Ready(dir string) (Set, error) {
 		exe = real
 	}
 	s := Set{filepath.Join(filepath.Dir(exe), "lib")}
-	for _, name := range [...]string{UMAD, Verbs, RDMACM, Engine, enterer} {
+	for _, name := range [...]string{UMAD, Verbs, RDMACM, Engine, enterer, linkName(UMAD), linkName(Verbs),
+		linkName(RDMACM)} {
 		if _, err := os.Stat(s.Path(name)); err != nil {
 			return Set{}, fmt.Errorf("dropin: %w: this softib was built without them, and %s is not there; "+
 				"next: make build", ErrNoLibrary, s.Path(name))
@@ -91,6 +99,11 @@ func write(files fs.FS, dir string) (Set, error) {
 			return Set{}, fmt.Errorf("dropin: %w", err)
 		}
 	}
+	for _, name := range preloaded {
+		if err := os.Symlink(name, filepath.Join(temp, linkName(name))); err != nil {
+			return Set{}, fmt.Errorf("dropin: %w", err)
+		}
+	}
 	err = os.Rename(temp, s.Dir)
 	if err != nil && !isWhole(files, s) { // nobody else was faster: what is there is damaged
 		if err = os.Rename(s.Dir, filepath.Join(temp, "damaged")); err == nil {
@@ -120,8 +133,8 @@ func Clean(dir, keep string) error {
 	return err
 }
 
-// isWhole reports whether the set has all files in their sizes. Contents are not looked at: the folder's name says what
-// they are, and it appears when they are written.
+// isWhole reports whether the set has all files in their sizes, and all links. Contents are not looked at: the folder's
+// name says what they are, and it appears when they are written.
 func isWhole(files fs.FS, s Set) bool {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
@@ -134,6 +147,11 @@ func isWhole(files fs.FS, s Set) bool {
 		}
 		if have, err := os.Lstat(s.Path(e.Name())); err != nil || !have.Mode().IsRegular() ||
 			have.Size() != want.Size() {
+			return false
+		}
+	}
+	for _, name := range preloaded {
+		if to, err := os.Readlink(s.Path(linkName(name))); err != nil || to != name {
 			return false
 		}
 	}

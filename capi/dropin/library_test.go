@@ -30,6 +30,7 @@ func TestEnvironment(t *testing.T) {
 	want := []string{
 		"A=1", "LD_PRELOAD=" + ours + ":/x.so:/y.so", "LD_LIBRARY_PATH=" + dir,
 		"VALGRIND_OPTS=--suppressions=" + dir + "/valgrind.supp -q --num-callers=9",
+		"NCCL_GIN_ENABLE=0", "NCCL_HOSTID=h1",
 		"SOFTIB_HOST=h1", "SOFTIB_UMAD=/run/s/umad", "SOFTIB_VERBS=/run/s/verbs", "SOFTIB_RDMACM=/run/s/rdmacm",
 		"SOFTIB_NODE_GUID=0002c903000000a1", "SOFTIB_ADDRESS=198.18.0.1", "SOFTIB_LIB=" + dir,
 	}
@@ -39,9 +40,24 @@ func TestEnvironment(t *testing.T) {
 	if again := s.Environment(got, h); !slices.Equal(again, want) {
 		t.Errorf("twice: %q", again)
 	}
+	// From one host to another, and what the user has set.
+	other := h
+	other.Name = "h2"
+	if again := s.Environment(got, other); !slices.Contains(again, "NCCL_HOSTID=h2") ||
+		slices.Contains(again, "NCCL_HOSTID=h1") {
+		t.Errorf("from h1 to h2: %q", again)
+	}
+	for _, set := range []string{"NCCL_GIN_ENABLE=1", "NCCL_HOSTID=mine"} {
+		name, _, _ := strings.Cut(set, "=")
+		again := s.Environment([]string{set}, h)
+		if n := slices.IndexFunc(again, func(kv string) bool { return strings.HasPrefix(kv, name) }); again[n] != set {
+			t.Errorf("%s of the user's became %s", set, again[n])
+		}
+	}
 	// LD_PRELOAD has no quoting, and what is not known is not told.
-	got = Set{"/a b"}.Environment([]string{"LD_PRELOAD=/x.so"}, Host{Name: "h", UMAD: "s"})
-	if want := []string{"LD_PRELOAD=/x.so", "LD_LIBRARY_PATH=/a b", "SOFTIB_HOST=h", "SOFTIB_UMAD=s", "SOFTIB_LIB=/a b"}; !slices.Equal(got, want) {
+	got = Set{"/a b"}.Environment([]string{"LD_PRELOAD=/x.so"}, Host{Name: "h", Verbs: "s"})
+	if want := []string{"LD_PRELOAD=/x.so", "LD_LIBRARY_PATH=/a b", "NCCL_GIN_ENABLE=0", "SOFTIB_HOST=h",
+		"SOFTIB_VERBS=s", "SOFTIB_LIB=/a b"}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
@@ -96,7 +112,17 @@ func TestWrite(t *testing.T) {
 		if s, err := write(want, dir); err != nil || !isWhole(want, s) {
 			t.Errorf("%q, %v", s, err)
 		}
-		if left, _ := os.ReadDir(s.Dir); len(left) != len(want) {
+		// So is a library that lacks one of its names.
+		if err := os.Remove(s.Path("libibverbs.so")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := write(want, dir); err != nil {
+			t.Error(err)
+		}
+		if to, err := os.Readlink(s.Path("libibverbs.so")); to != Verbs || err != nil {
+			t.Errorf("libibverbs.so is %q, %v", to, err)
+		}
+		if left, _ := os.ReadDir(s.Dir); len(left) != len(want)+len(preloaded) {
 			t.Errorf("%v", left)
 		}
 	}

@@ -77,7 +77,7 @@ func newTheater(t testing.TB) *theater {
 	x := &theater{TB: t, set: Set{filepath.Join(dir, "lib")}, tree: filepath.Join(dir, "a tree")}
 	for path, text := range map[string]string{
 		"lib/here": "", "a tree/sys/class/infiniband/here": "the class\n",
-		"a tree/sys/devices/virtual/softib/adapter0/here": "the device\n",
+		"a tree/sys/devices/pcifffe:00/fffe:00:00.0/here": "the device\n",
 		"a tree/etc/hosts": "198.18.0.9\th9\n",
 	} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755),
@@ -85,7 +85,7 @@ func newTheater(t testing.TB) *theater {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink("../../devices/virtual/softib/adapter0",
+	if err := os.Symlink("../../devices/pcifffe:00/fffe:00:00.0",
 		filepath.Join(x.tree, "sys/class/infiniband/softib0")); err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +211,8 @@ func testSpaces(t *testing.T) {
 	for script, want := range map[string]string{
 		"cat /sys/class/infiniband/here":                "the class\n",
 		"cat /sys/class/infiniband/softib0/here":        "the device\n",
-		"cat /sys/devices/virtual/softib/adapter0/here": "the device\n",
-		"realpath /sys/class/infiniband/softib0":        "/sys/devices/virtual/softib/adapter0\n",
+		"cat /sys/devices/pcifffe:00/fffe:00:00.0/here": "the device\n",
+		"realpath /sys/class/infiniband/softib0":        "/sys/devices/pcifffe:00/fffe:00:00.0\n",
 		"getent hosts h9 | tr -s ' '":                   "198.18.0.9 h9\n",
 		"stat -L -c %F /dev/infiniband/uverbs0 && test -r /dev/infiniband/uverbs0 -a -w /dev/infiniband/uverbs0 " +
 			"&& echo x >/dev/null && head -c 4 /dev/urandom | wc -c": "character special file\n4\n",
@@ -227,7 +227,7 @@ func testSpaces(t *testing.T) {
 	}
 	for _, script := range []string{
 		"ls /sys/class | grep -v infiniband", "ls -d /sys/class/*/ | grep -v infiniband",
-		"ls /sys/devices/virtual | grep -v softib",
+		"ls /sys/devices | grep -v pcifffe", "ls /sys/devices/virtual",
 		"ls /dev | grep -v infiniband", "ls /dev/pts /dev/shm | grep -v softib", "ls -l /sys/class/net /sys/class/tty",
 		"cat /sys/class/net/lo/mtu", "cat /sys/devices/virtual/net/lo/mtu",
 		"pwd", "id -u", "id -g", "grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status", "umask", "ulimit -n",

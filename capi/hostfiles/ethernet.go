@@ -63,13 +63,14 @@ func NewEthernet(root string, c Config, all []Interface) (*Ethernet, error) {
 		return nil, err
 	}
 	e := &Ethernet{tree{root: root, text: map[string]string{}, ports: make([]*port, len(all))}}
-	name := strings.TrimRight(c.Device, "0123456789")
+	name, m := strings.TrimRight(c.Device, "0123456789"), lookAround(sysDir)
+	c.Domain = freeDomain(sysDir)
 	for i := range all {
 		x := &all[i]
 		c.Device, c.Interface, c.Place = name+strconv.Itoa(i), x.Name, i
 		n := &topo.Node{Name: x.Name, Desc: x.Name, Type: ib.NodeCA, GUID: x.GUID, SystemGUID: x.GUID,
 			Ports: make([]topo.Port, 2)}
-		device(c, n, cpus(), e.put, e.link)
+		device(c, n, m, e.put, e.link)
 		e.dirs = append(e.dirs, portDir(c, 1))
 		e.put(portDir(c, 1)+"/hw_counters/"+lifespanFile, fmt.Sprintf("%d\n", lifespanMs))
 	}

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"softib/node/hca"
@@ -77,7 +78,7 @@ func TestEthernet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if real[0] == real[1] || real[1][len(real[1])-1] != '0' {
+	if real[0] == real[1] || !strings.HasSuffix(real[1], ":01:00.0") {
 		t.Errorf("the adapters are at %s", real)
 	}
 	if list, _ := filepath.Glob(filepath.Join(root, "sys/class/infiniband_mad/*mad*")); len(list) > 0 {

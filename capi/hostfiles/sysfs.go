@@ -19,27 +19,36 @@ type Config struct {
 	Interface string
 	// Place is the adapter's among those of the machine, from 0.
 	Place int
+	// Domain is that of the adapters' PCI addresses.
+	Domain uint16
 }
 
-// The adapter's folders. It is no PCI device: programs that look for its place in the machine (NCCL, hwloc) then take
-// it to be equally near to everything, as memory is. Its name ends in 0 because NCCL sets the last character to that,
-// to join functions of one PCI device: the folders of further ones are adapter10, adapter20 and so on.
+// The adapter's folders. Programs look for an adapter's place in the machine by the name of its folder (NCCL, UCX,
+// hwloc), which they take for a PCI address, and NCCL goes up from there to the processors. So it has such an
+// address, in a domain that the machine has not. NCCL sets device and function to 0, to join functions of one adapter;
+// hence a bus for each.
 const (
 	classDir = "sys/class"
-	toSys    = "../../../../../../" // from parentDir/class/device
+	toSys    = "../../../../../" // from parentDir/class/device
+	busClass = classDir + "/pci_bus"
 )
 
-func (c *Config) adapter() string   { return "adapter" + strconv.Itoa(10*c.Place) }
-func (c *Config) parentDir() string { return "sys/devices/virtual/softib/" + c.adapter() }
+func (c *Config) bus() string       { return fmt.Sprintf("%04x:%02x", c.Domain, c.Place) }
+func (c *Config) slot() string      { return c.bus() + ":00.0" }
+func (c *Config) rootDir() string   { return "sys/devices/pci" + c.bus() }
+func (c *Config) parentDir() string { return c.rootDir() + "/" + c.slot() }
 
 // Numbers of Linux's devices (Documentation/admin-guide/devices.txt) and of its interfaces.
 const (
 	devMajor     = 231
-	devISSM      = 64  // minor of the first
-	devUverbs    = 192 // minor of the first
-	abiUverbs    = 6   // IB_USER_VERBS_ABI_VERSION
-	abiUmad      = 5   // IB_USER_MAD_ABI_VERSION
-	abiDriver    = 1   // of the adapter's own driver
+	devISSM      = 64       // minor of the first
+	devUverbs    = 192      // minor of the first
+	abiUverbs    = 6        // IB_USER_VERBS_ABI_VERSION
+	abiUmad      = 5        // IB_USER_MAD_ABI_VERSION
+	abiDriver    = 1        // of the adapter's own driver
+	pciClass     = 0x020700 // an InfiniBand controller
+	pciSpeed     = "32.0 GT/s PCIe\n"
+	pciWidth     = "16\n"
 	lifespanMs   = 1000
 	lifespanFile = "lifespan"
 )
@@ -54,12 +63,26 @@ type port struct {
 }
 
 // device calls put for every file that does not change, and link for every symbolic link.
-func device(c Config, n *topo.Node, cpus string, put func(path, text string), link func(path, to string)) {
+func device(c Config, n *topo.Node, m *machine, put func(path, text string), link func(path, to string)) {
 	parentDir := c.parentDir()
-	put(parentDir+"/uevent", "DRIVER=softib\n")
-	put(parentDir+"/numa_node", "-1\n")
-	put(parentDir+"/local_cpulist", cpus+"\n")
-	put(parentDir+"/local_cpus", cpuMask(cpus)+"\n")
+	for _, f := range [...][2]string{
+		{"uevent", fmt.Sprintf("DRIVER=softib\nPCI_CLASS=%X\nPCI_SLOT_NAME=%s\n", pciClass, c.slot())},
+		{"class", fmt.Sprintf("0x%06x\n", pciClass)},
+		// What a link of 400 Gb/s needs. No vendor and no device: the PCI-SIG gives these numbers, and gave none.
+		{"max_link_speed", pciSpeed}, {"current_link_speed", pciSpeed},
+		{"max_link_width", pciWidth}, {"current_link_width", pciWidth},
+		{"numa_node", m.numa + "\n"}, {"local_cpulist", m.cpus + "\n"}, {"local_cpus", cpuMask(m.cpus) + "\n"},
+	} {
+		put(parentDir+"/"+f[0], f[1])
+	}
+	link(parentDir+"/subsystem", "../../../bus/pci")
+	put(c.rootDir()+"/pci_bus/"+c.bus()+"/cpulistaffinity", m.cpus+"\n")
+	link(busClass+"/"+c.bus(), "../../"+strings.TrimPrefix(c.rootDir(), "sys/")+"/pci_bus/"+c.bus())
+	if c.Place == 0 {
+		for _, b := range m.buses {
+			link(busClass+"/"+b.name, b.to)
+		}
+	}
 
 	if c.Interface != "" { // programs look there for the interface of an adapter
 		link(parentDir+"/net/"+c.Interface, "../../../../../class/net/"+c.Interface)
@@ -68,7 +91,7 @@ func device(c Config, n *topo.Node, cpus string, put func(path, text string), li
 	// add makes a device of a class, and returns its folder.
 	add := func(class, name string) string {
 		dir := parentDir + "/" + class + "/" + name
-		link(dir+"/device", "../../../"+c.adapter())
+		link(dir+"/device", "../../../"+c.slot())
 		link(dir+"/subsystem", toSys+"class/"+class)
 		link(classDir+"/"+class+"/"+name, "../../"+strings.TrimPrefix(dir, "sys/"))
 		return dir

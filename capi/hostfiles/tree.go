@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"softib/node/hca"
 	"softib/proto/ib"
@@ -117,13 +116,4 @@ func (t *tree) setCounters(i int, now ib.Counters) {
 	case first:
 		t.count = t.count[:i]
 	}
-}
-
-// cpus is the list of the machine's processors.
-func cpus() string {
-	b, err := os.ReadFile("/sys/devices/system/cpu/online")
-	if err != nil {
-		return "0"
-	}
-	return strings.TrimSpace(string(b))
 }

@@ -46,6 +46,7 @@ func New(f *live.Fabric, dir string, cfg Config) (*Trees, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hostfiles: %w", err)
 	}
+	cfg.Domain = freeDomain(sysDir)
 	return &Trees{f: f, dir: dir, lock: lock, cfg: cfg, trees: make(map[int]*tree)}, nil
 }
 
@@ -108,7 +109,7 @@ func (t *Trees) make(n *topo.Node) (*tree, error) {
 		x.refs = append(x.refs, topo.PortRef{Node: n.Index, Port: p})
 	}
 	x.ports = make([]*port, len(x.refs))
-	device(t.cfg, n, cpus(), x.put, x.link)
+	device(t.cfg, n, lookAround(sysDir), x.put, x.link)
 	err := errors.Join(x.take(), os.MkdirAll(filepath.Join(x.root, "etc"), 0o755))
 	if err == nil {
 		// One file for all hosts.

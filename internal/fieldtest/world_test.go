@@ -213,6 +213,7 @@ func TestWorld(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
 	}
+	gpu := compile(t, "gpu.c")
 	people(t, func(p *person) {
 		p.up("star:3")
 		if !p.allowed() {
@@ -257,8 +258,33 @@ func TestWorld(t *testing.T) {
 			"lid"), "0x2\n0x1\n")
 		wants(p, p.must("exec", "h1", "--", tool(p, "ucx_info"), "-d"), "Transport: rc_verbs", "Transport: ud_verbs",
 			"Device: softib0:1")
+		p.findsAdapter(gpu)
 		p.noTraces()
 	})
+}
+
+// findsAdapter checks what libraries for GPUs look for, NCCL first of all. The machine has a libibverbs.so of its own.
+func (p *person) findsAdapter(gpu string) {
+	p.Helper()
+	own := filepath.Join(filepath.Dir(p.bin), "gpu")
+	if out, err := exec.Command("cp", gpu, own).CombinedOutput(); err != nil {
+		p.Fatalf("%s", out)
+	}
+	subsystem := "-"
+	if _, err := os.Stat("/sys/bus/pci"); err == nil {
+		subsystem = "/sys/bus/pci"
+	}
+	wants(p, p.must("exec", "h2", "--", own), "library "+filepath.Dir(p.bin)+"/lib/libibverbs.so.1\ndevice softib0\n"+
+		"subsystem "+subsystem+"\nclass 0x020700\nmax_link_speed 32.0 GT/s PCIe\nmax_link_width 16\n",
+		"root /sys/devices/pci", "GIN 0, host h2\n")
+	// What the machine has of PCI itself is there too.
+	for _, list := range []string{"/sys/class/pci_bus", "/sys/devices"} {
+		seen := p.must("exec", "h2", "--", "ls", list)
+		entries, _ := os.ReadDir(list)
+		for _, e := range entries {
+			wants(p, seen, e.Name()+"\n")
+		}
+	}
 }
 
 // The files are as the host is.

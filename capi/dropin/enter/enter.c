@@ -56,7 +56,7 @@
 static const struct {
 	const char *dir;
 	bool needed;
-} shadowed[] = {{"/dev", false}, {"/sys/devices/virtual", true}, {"/sys/class", true}};
+} shadowed[] = {{"/dev", false}, {"/sys/devices", true}, {"/sys/class", true}};
 
 /* Files that TREE replaces. */
 static const char *const replaced[] = {"/etc/hosts"};
