@@ -10,6 +10,7 @@ import (
 
 	"softib/node/madrpc"
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/subnet/sm"
 )
 
@@ -150,7 +151,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			// Something moved: more may be waiting. Others get a look in now and then.
 			select {
 			case <-ctx.Done():
-				return ctx.Err()
+				return r.resign(ctx.Err())
 			case err := <-r.dead:
 				return fmt.Errorf("smrun: the port is gone: %w", err)
 			case f := <-r.work:
@@ -164,7 +165,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		timer.Reset(r.pause())
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return r.resign(ctx.Err())
 		case err := <-r.dead:
 			return fmt.Errorf("smrun: the port is gone: %w", err)
 		case f := <-r.work:
@@ -175,6 +176,39 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
+}
+
+// resignTime is how long another manager has to take over from one that ends.
+const resignTime = 2 * time.Second
+
+// resign hands over before the end, if there is anybody to hand over to, and returns why it ends.
+func (r *Runner) resign(why error) error {
+	if !r.m.Resign(r.t.Now()) {
+		return why
+	}
+	late := time.NewTimer(resignTime)
+	defer late.Stop()
+	for r.m.State() == mad.SMMaster {
+		if r.step() {
+			continue
+		}
+		wait := time.NewTimer(r.pause())
+		select {
+		case <-late.C:
+			wait.Stop()
+			return why
+		case <-r.dead:
+			wait.Stop()
+			return why
+		case j := <-r.jobs:
+			r.m.HandleJob(r.t.Now(), j)
+		case <-r.in.bell:
+		case <-wait.C:
+		}
+		wait.Stop()
+	}
+	r.report()
+	return why
 }
 
 // pause is how long nothing needs to be done.

@@ -281,6 +281,34 @@ func (s *sweep) offer(to *subnet.Manager) {
 	m.peers.next = m.now + m.cfg.PollInterval
 }
 
+// Resign offers the subnet to the foremost of the others: this manager is about to end, and without a word they would
+// find out by asking in vain, which takes them a minute (IBA 14.4.1.7). It reports whether there is somebody to answer.
+// Once State is Standby the other has taken over; the sooner this one is gone then, the better.
+func (m *Manager) Resign(now ib.Time) bool {
+	m.now = now
+	s := m.Subnet()
+	if m.state != mad.SMMaster || s == nil {
+		return false
+	}
+	var heir *subnet.Manager
+	for i := range s.Managers {
+		if o := &s.Managers[i]; o.Port != m.guid && o.LID != 0 && o.Info.SMState != mad.SMNotActive &&
+			(heir == nil || outranks(&o.Info, &heir.Info)) {
+			heir = o
+		}
+	}
+	if heir == nil {
+		return false
+	}
+	e := &m.peers
+	e.handing, e.handingLID, e.lid, e.path = heir.Port, heir.LID, heir.LID, nil
+	m.event(EventState, "this manager ends, and hands over to %v", heir.Port)
+	own := m.info()
+	m.tellPeer(heir.Port, nil, cmdHandover, &own)
+	e.next = ib.Never // it is not asked twice
+	return true
+}
+
 // tellPeer sends a Set(SMInfo) to the manager at a port along a directed route, or to its LID where no route is known.
 // OpenSM wants to see the port's M_Key.
 func (m *Manager) tellPeer(port ib.GUID, path []ib.PortNum, cmd uint32, info *mad.SMInfo) {
