@@ -30,8 +30,10 @@ test: setup-test ## install what is missing, then format, lint, test and race ch
 
 build: setup-run ## build bin/softib and its drop-in libraries
 	@mkdir -p bin
-	scripts/dropin.sh
-	$(GO) build -trimpath -buildvcs=false -tags dropin -o bin/softib ./cmd/softib
+	@echo "libraries for programs, into bin/lib:"
+	@scripts/dropin.sh
+	@echo "the command, bin/softib:"
+	@set -o pipefail; $(GO) build -v -trimpath -buildvcs=false -tags dropin -o bin/softib ./cmd/softib 2>&1 | scripts/progress.sh
 
 install: build ## put the command, its manual pages and completions below PREFIX (PREFIX=/usr/local)
 	bin/softib man bin/man >/dev/null

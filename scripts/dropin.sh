@@ -16,11 +16,15 @@ mkdir -p "$out"
 # shellcheck disable=SC2206 # CFLAGS is a list
 common=(-std=gnu11 -O2 -Wall -Wextra -Werror -ffile-prefix-map="$PWD"=. ${CFLAGS:-})
 
+# say what is being made: the adapter takes a minute the first time.
+say() { echo "  building $1"; }
+
 # put NAME COMMAND...: runs the command with -o and a path beside NAME, then renames: programs that run have the former
 # one mapped.
 put() {
 	local name=$1
 	shift
+	say "$name"
 	"$@" -o "$out/.$name.new"
 	mv "$out/.$name.new" "$out/$name"
 }

@@ -263,6 +263,9 @@ func lastSweep(run *smrun.Runner) (r sm.SweepReport) {
 
 // lids names nodes and their addresses.
 func lids(who string, low, high ib.LID) string {
+	if low > high || high == 0 { // nobody has given any
+		return who + ", no LIDs yet"
+	}
 	if low == high {
 		return fmt.Sprintf("%s, LID %d", who, low)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"softib/operate/manager"
 	"softib/operate/manager/metrics"
+	"softib/operate/manager/notify"
 	"softib/operate/manager/ufm"
 	"softib/operate/webui"
 )
@@ -30,7 +31,8 @@ type httpOptions struct {
 	cert, key string
 	clients   string
 	hosts     []string
-	closed    bool // also on a loopback address nobody is let in who is no user
+	alerts    string // who is told of alarms
+	closed    bool   // also on a loopback address nobody is let in who is no user
 }
 
 // httpDefault is where the page is. If somebody is there already, it is at a free port.
@@ -46,12 +48,27 @@ func (o *httpOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.cert, "tls-cert", "", "the certificate of the page's server: `FILE` in PEM")
 	f.StringVar(&o.key, "tls-key", "", "its key: `FILE` in PEM")
 	f.StringVar(&o.clients, "client-ca", "", "let in whoever has a certificate that one in `FILE` has signed")
+	f.StringVar(&o.alerts, "alerts", "", "send alarms on to `URL`: an Alertmanager's (http://HOST:9093/api/v2/alerts) "+
+		"or whatever takes what Alertmanager sends to webhooks")
 	f.StringSliceVar(&o.hosts, "http-host", nil,
 		"`NAME` under which browsers may ask for the page, besides localhost and addresses")
 }
 
+// notify sends a manager's alarms on, if somebody wants them, until end is called.
+func (o *httpOptions) notify(m *manager.Manager, page string) (end func(), err error) {
+	if o.alerts == "" {
+		return func() {}, nil
+	}
+	n, err := notify.Start(m, notify.Options{URL: o.alerts, Page: page})
+	if err != nil {
+		return nil, next(&usageError{fmt.Errorf("--alerts: %w", err)}, "--alerts http://HOST:9093/api/v2/alerts")
+	}
+	return n.Close, nil
+}
+
 // web is the server of a fabric's page.
 type web struct {
+	taken bool // the address that it should have had was
 	url   string
 	addr  string
 	l     net.Listener
@@ -89,6 +106,7 @@ func newWeb(o httpOptions, fixed bool, users *ufm.Credentials) (*web, error) {
 	var err error
 	x.l, err = net.Listen("tcp", o.addr)
 	if errors.Is(err, syscall.EADDRINUSE) && !fixed {
+		x.taken = true
 		x.l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if err != nil {
@@ -201,6 +219,9 @@ func (f *fabric) servePage(ctx context.Context, x *web, m *manager.Manager, o up
 	}
 	f.page = x.url
 	out.say("page      %s", x.url)
+	if x.taken {
+		out.say("note      %s is taken, by another fabric perhaps: this page has a free port", httpDefault)
+	}
 	if x.opts.closed && !x.users.Any() {
 		out.say("note      nobody may use the page of a shared fabric who is no user of it: softib user add NAME")
 	}

@@ -172,7 +172,8 @@ func TestBackgroundFabric(t *testing.T) {
 	// A second one of that name is refused, one of another name is not.
 	s.fails(exitFailed, []string{`"default" is running`, "softib down"}, "up", "-d")
 	s.fails(exitFailed, []string{`"default" is running`, "softib down"}, "up", "star:2")
-	wants(t, s.run("up", "-d", "star:2", "--name", "lab"), "star, 2 hosts", "softib status --name lab")
+	wants(t, s.run("up", "-d", "star:2", "--name", "lab"), "star, 2 hosts", "softib status --name lab",
+		"127.0.0.1:8470 is taken, by another fabric perhaps") // by the first one, or by somebody else's
 	wants(t, s.run("status"), "also running: lab")
 
 	// The test runs inside the fabric: its packets are counted there.
@@ -196,8 +197,35 @@ func TestBackgroundFabric(t *testing.T) {
 	s.fails(exitFailed, []string{`no fabric named "default"`, "--name lab"}, "status")
 	s.fails(exitFailed, []string{`no fabric named "default"`}, "down")
 	s.run("down", "--name", "lab")
+	// No file of either is left but libraries, for programs of the next, and what it is to find again.
+	for _, f := range listed(t, filepath.Join(s.dir, "softib")) {
+		if f != "lib" && filepath.Ext(f) != ".state" {
+			t.Errorf("%s is left behind", f)
+		}
+	}
 	s.fails(exitFailed, []string{`no fabric named "lab"`, "softib up -d --name lab"}, "perf", "send_lat", "--name",
 		"lab")
+}
+
+func listed(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// A fabric without a manager has no addresses to speak of, and one whose alarms go nowhere does not start.
+func TestUpWithoutManager(t *testing.T) {
+	s := newShell(t)
+	out := s.run("up", "-d", "star:2", "--no-sm", "--http", "off", "--state", "none")
+	wants(t, out, "0 of 2 ACTIVE: h1 to h2, no LIDs yet", "sw1, no LIDs yet")
+	s.run("down")
+	s.fails(exitUsage, []string{"--alerts", "next: --alerts http://"}, "up", "star:2", "--alerts", "alertmanager:9093")
 }
 
 // heldPipe is a pipe that a process has open; empty if there is none.
@@ -299,6 +327,7 @@ func TestForegroundFabric(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
+	readUntil(t, out, "fabric default is down\n")
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: %v", err)
 	}

@@ -132,23 +132,39 @@ const (
 
 // claim takes the name for as long as the file stays open. A lock ends with its
 // process, so what a dead fabric left behind is known to be stale, and goes.
-func (p place) claim() (*os.File, error) {
-	f, err := os.OpenFile(p.lock(), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.FcntlFlock(f.Fd(), ofdSetLock, &syscall.Flock_t{Type: syscall.F_WRLCK}); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
-			return nil, errHeld
+func (p place) claim() (f *os.File, err error) {
+	for {
+		if f, err = os.OpenFile(p.lock(), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+			return nil, err
 		}
-		return nil, fmt.Errorf("%s: %w", p.lock(), err)
+		if err := syscall.FcntlFlock(f.Fd(), ofdSetLock, &syscall.Flock_t{Type: syscall.F_WRLCK}); err != nil {
+			f.Close()
+			if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
+				return nil, errHeld
+			}
+			return nil, fmt.Errorf("%s: %w", p.lock(), err)
+		}
+		// A fabric that ended meanwhile has taken its file away: who comes next makes another, and would hold that.
+		open, err := f.Stat()
+		if named, e := os.Stat(p.lock()); err == nil && e == nil && os.SameFile(open, named) {
+			break
+		}
+		f.Close()
 	}
 	if err := os.Remove(p.socket()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
+}
+
+// leave gives the name back, with all files of a fabric that ended as it should; what another says why it failed stays.
+func (p place) leave(lock *os.File, failed error) {
+	if failed == nil {
+		_ = os.Remove(p.log()) // there is none of a fabric in a terminal
+		_ = os.Remove(p.lock())
+	}
+	lock.Close()
 }
 
 // isRunning reports whether a fabric holds the name. It takes no lock itself,

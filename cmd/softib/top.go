@@ -59,6 +59,7 @@ Keys: t, e and w sort by these, q ends it.`,
 			if rounds == 0 && (!t.isTTY || asJSON) {
 				rounds = 1
 			}
+			r.Fresh = rounds > 0
 			return top(cmd.Context(), p, r, rounds, t, asJSON)
 		},
 	}
@@ -78,7 +79,12 @@ type topRequest struct {
 	By    string   `json:"by"`
 	Lines int      `json:"lines"`
 	Nodes []string `json:"nodes,omitempty"`
+	// Fresh wants the first rates to be those of a second that begins now, for who looks once.
+	Fresh bool `json:"fresh,omitempty"`
 }
+
+// topSpan is that second. It begins when the command does: a manager's own samples are up to 5 s old in large fabrics.
+const topSpan = time.Second
 
 // topShown is one sample, as far as it is shown.
 type topShown struct {
@@ -151,8 +157,14 @@ func (s *server) top(ctx context.Context, q topRequest, r *control.Reply[topShow
 	}()
 	bell := s.mgr.Samples(ctx)
 	by := q.By
-	// The first is counted up to now, for those who look only once.
-	for sample := s.mgr.Fresh(); ; sample = s.mgr.Sample() {
+	sample := s.mgr.Fresh()
+	if q.Fresh {
+		var err error
+		if sample, err = s.mgr.Measure(ctx, topSpan); err != nil {
+			return nil // it hung up
+		}
+	}
+	for ; ; sample = s.mgr.Sample() {
 		if err := r.Say(topOf(s.mgr, sample, by, q.Lines, nodes)); err != nil {
 			return err
 		}

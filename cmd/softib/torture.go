@@ -57,7 +57,7 @@ command that runs it again.`,
   softib torture --kind management --seeds 1000
   softib torture --kind cluster --seeds 10000
   softib torture --seed 1234            # one history again
-  softib torture --seed 1234 --capture history.pcapng   # and its packets, for Wireshark`,
+  softib torture --seed 1234 --kind data --capture history.pcapng   # and its packets, for Wireshark`,
 		Args: arguments(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.First = 1; cmd.Flags().Changed("seed") {

@@ -13,6 +13,7 @@ import (
 
 	"softib/driver/smrun"
 	"softib/operate/manager"
+	"softib/operate/manager/notify"
 	"softib/operate/manager/ufm"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -87,13 +88,19 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 				}
 				return p.printStatus(cmd.Context(), cmd.OutOrStdout())
 			}
-			return up(cmd.Context(), p, o, toTerminal(t), func() {
+			isUp := false
+			err = up(cmd.Context(), p, o, toTerminal(t), func() {
+				isUp = true
 				if asJSON {
 					// the fabric that it asks is this one
 					go func() { _ = p.printStatus(cmd.Context(), cmd.OutOrStdout()) }()
 				}
 				t.say("%s", t.green("up")+": Ctrl-C ends it; in another terminal: "+o.examples(p))
 			})
+			if err == nil && isUp {
+				t.say("fabric %s is down", o.name)
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "run in the background; return once the fabric is up")
@@ -156,9 +163,14 @@ func (p place) flag() string {
 
 // up runs a fabric until ctx ends or somebody asks it to; it calls ready once the
 // fabric carries traffic and answers on its socket.
-func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) error {
+func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) (err error) {
 	if o.roce != "" {
 		return upRoCE(ctx, p, o, out, ready)
+	}
+	if o.http.alerts != "" {
+		if _, err := notify.Check(o.http.alerts); err != nil {
+			return next(&usageError{fmt.Errorf("--alerts: %w", err)}, "--alerts http://HOST:9093/api/v2/alerts")
+		}
 	}
 	cfg, err := o.sm.config()
 	if err != nil {
@@ -197,7 +209,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer func() { p.leave(lock, err) }()
 	var j *joined
 	if o.join.url != "" {
 		if j, err = o.enter(ctx, out, book, journal); err != nil {
@@ -277,6 +289,11 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if page != nil {
 		defer f.servePage(ctx, page, mgr, o, out)()
 	}
+	told, err := o.http.notify(mgr, f.page)
+	if err != nil {
+		return err
+	}
+	defer told()
 	others.admit(f, mgr)
 	programs, err := servePrograms(ctx, p, f.Fabric, others)
 	if err != nil {

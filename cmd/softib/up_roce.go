@@ -40,7 +40,7 @@ func checkRoCE(cmd *cobra.Command, o *upOptions, args []string) (err error) {
 
 // upRoCE keeps a fabric until ctx ends or somebody asks it to whose hosts are Ethernet interfaces of this machine: it
 // has names for them, and sees to it that their ports are held.
-func upRoCE(ctx context.Context, p place, o upOptions, out *reporter, ready func()) error {
+func upRoCE(ctx context.Context, p place, o upOptions, out *reporter, ready func()) (err error) {
 	at, err := newRocePlace(o.roce)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func upRoCE(ctx context.Context, p place, o upOptions, out *reporter, ready func
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer func() { p.leave(lock, err) }()
 	kept, _, err := at.keep(ctx)
 	if err != nil {
 		return err

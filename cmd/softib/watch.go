@@ -232,6 +232,15 @@ func (o *watchCommand) serve(ctx context.Context, f *remote.Fabric, page *web, d
 				return errors.Join(err, m.Close())
 			}
 		}
+		address := ""
+		if page != nil {
+			address = page.url
+		}
+		told, err := o.http.notify(m, address)
+		if err != nil {
+			end()
+			return errors.Join(err, m.Close())
+		}
 		if first {
 			o.describe(m, f, page, out)
 			said.Go(func() { o.printer(out, errs).follow(ctx, f.Journal()) })
@@ -247,6 +256,7 @@ func (o *watchCommand) serve(ctx context.Context, f *remote.Fabric, page *web, d
 		if page != nil {
 			page.now.Store(nil)
 		}
+		told()
 		end()
 		if e := m.Close(); err == nil {
 			err = e

@@ -34,7 +34,8 @@ var ranks = map[string]int{
 
 	"proof/check": 8, "operate/manager": 8, "operate/doctor": 8, "operate/experiment": 8,
 
-	"operate/manager/metrics": 9, "operate/manager/ufm": 9, "operate/manager/remote": 9, "operate/webui": 9,
+	"operate/manager/metrics": 9, "operate/manager/notify": 9, "operate/manager/ufm": 9, "operate/manager/remote": 9,
+	"operate/webui":  9,
 	"operate/status": 9, "operate/forwarding": 9, "capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9,
 	"capi/rdmacm": 9, "capi/dropin": 9, "capi/hostfiles": 9,
 

@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,8 +39,8 @@ type PortSample struct {
 	XmitBytes, RcvBytes, XmitPkts, RcvPkts float32
 	// Wait is the part of the time in which there was something to send and no credit for it, 0 to 1.
 	Wait float32
-	// Errors a second, of all kinds that a good link has none of.
-	Errors float32
+	// Errors a second, of all kinds that a good link has none of, and packets a second that were discarded or refused.
+	Errors, Discards float32
 }
 
 // Utilisation is the part of the link's capacity that is in use, in the busier direction, 0 to 1.
@@ -51,22 +52,8 @@ func (p *PortSample) Utilisation() float64 {
 	return min(float64(max(p.XmitBytes, p.RcvBytes))/full, 1)
 }
 
-// errorCounters are those of which a good link has none.
-var errorCounters = [...]ib.Counter{
-	ib.SymbolErrorCounter, ib.LinkErrorRecoveryCounter, ib.LinkDownedCounter, ib.PortRcvErrors,
-	ib.PortRcvRemotePhysicalErrors,
-	ib.PortXmitDiscards, ib.PortXmitConstraintErrors, ib.PortRcvConstraintErrors, ib.LocalLinkIntegrityErrors,
-	ib.ExcessiveBufferOverrunErrors,
-	ib.VL15Dropped, ib.PortRcvSwitchRelayErrors,
-}
-
-// ErrorTotal is the sum of the counters of which a good link has none.
-func ErrorTotal(c *ib.Counters) (sum uint64) {
-	for _, k := range errorCounters {
-		sum += c[k]
-	}
-	return sum
-}
+// ErrorTotal is how much a link has done that a good one does not: damage, and times that it went down.
+func ErrorTotal(c *ib.Counters) uint64 { return c.Errors() + c[ib.LinkDownedCounter] }
 
 // intervalFor is how often a fabric is looked at: a look at 70,000 ports takes some 20 ms.
 func intervalFor(ports int) time.Duration {
@@ -96,6 +83,21 @@ func (m *Manager) Fresh() *Sample {
 	s.Ports = append(s.Ports, last.Ports...)
 	m.look(s, last)
 	return s
+}
+
+// Measure is a sample whose rates are those of the time from now on: what has happened before is not in it.
+func (m *Manager) Measure(ctx context.Context, over time.Duration) (*Sample, error) {
+	first := m.Fresh()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(over):
+	}
+	s := &Sample{Seq: first.Seq, At: time.Now(), Epoch: m.opts.Fabric.Epoch(), Ports: slices.Clone(first.Ports)}
+	s.Interval = s.At.Sub(first.At)
+	m.look(s, first)
+	m.rates(s, first)
+	return s, nil
 }
 
 // look fills in states and counters. States are read only if something has changed since another sample.
@@ -171,13 +173,16 @@ func (m *Manager) rates(s, last *Sample) {
 		}
 		p.XmitBytes, p.RcvBytes = 4*diff(ib.PortXmitData), 4*diff(ib.PortRcvData)
 		p.XmitPkts, p.RcvPkts = diff(ib.PortXmitPkts), diff(ib.PortRcvPkts)
-		p.Wait, p.Errors = 0, 0
+		p.Wait, p.Errors, p.Discards = 0, 0, 0
 		// A tick of PortXmitWait is the time of 4 bytes on the link.
 		if full := float64(p.Rate.Mbps()) * 1e6 / 8; full > 0 {
 			p.Wait = min(float32(4*float64(diff(ib.PortXmitWait))/full), 1)
 		}
 		if now, was := ErrorTotal(&p.Counters), ErrorTotal(&q.Counters); now > was {
 			p.Errors = float32(float64(now-was) / sec)
+		}
+		if now, was := p.Counters.Discards(), q.Counters.Discards(); now > was {
+			p.Discards = float32(float64(now-was) / sec)
 		}
 		if !m.g.Nodes[m.ports[i].Node].IsSwitch() {
 			s.XmitBytes += float64(p.XmitBytes)

@@ -15,11 +15,13 @@ type state struct {
 	mu       sync.Mutex
 	verdicts atomic.Pointer[[]health.Verdict]
 	alarms   *health.Alarms
+	judgedAt time.Time // the sample that alarms know of
 	admin    adminProbe
 	past     past
 	base     baseline
 	judged   []health.Cable // used again for each judgement
 	static   static
+	attention
 }
 
 // static is what does not change while a fabric is what it is: verdicts on its wiring and names, and where its own
@@ -42,7 +44,10 @@ type baseline struct {
 const judgeSpan = time.Minute
 
 // openState opens what is kept, and closeState closes it.
-func (m *Manager) openState() error  { return m.openHistory() }
+func (m *Manager) openState() error {
+	m.openMutes()
+	return m.openHistory()
+}
 func (m *Manager) closeState() error { return m.past.store.Close() }
 
 // sampled is called with each new sample, and the one before.
@@ -93,6 +98,7 @@ func (m *Manager) judge(s *Sample) {
 	if m.alarms == nil {
 		m.alarms = health.NewAlarms(health.DefaultPatience())
 	}
+	m.judgedAt = s.At
 	list = append(m.oneDead(list), health.Traffic(m.judged, interval, limits)...)
 	for _, c := range m.alarms.Update(s.At, append(list, m.conditions()...)) {
 		m.alarmChanged(c)
@@ -105,7 +111,9 @@ func (m *Manager) alarmChanged(c health.Change) {
 	e := Event{Kind: "alarm", Severity: alarmSeverity(a.Severity), Object: m.AlarmAt(a)}
 	e.Text = fmt.Sprintf("%s %v: %s", e.Object, c.Transition, a.Reason.Text(m.g))
 	if c.Transition == health.Cleared {
-		e.Severity = Info
+		// What it said is no longer so, and whoever looks for errors by their words should not find it.
+		e.Severity, e.Text = Info, fmt.Sprintf("%s is well again: the alarm of %s (%v) is over", e.Object,
+			a.Since.Format(time.TimeOnly), a.Kind)
 	} else {
 		e.Text += "; next: " + a.Reason.Advice(m.g)
 	}
@@ -123,10 +131,7 @@ func alarmSeverity(s health.Severity) Severity {
 func (m *Manager) Alarms() []health.Alarm {
 	m.state.mu.Lock()
 	defer m.state.mu.Unlock()
-	if m.alarms == nil {
-		return nil
-	}
-	return m.alarms.Standing()
+	return m.standing()
 }
 
 // ClearAlarm takes an alarm away. If its condition still stands, it comes back under another ID.

@@ -79,6 +79,7 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("/", s.serveStatic)
 	s.mux.Handle("GET /api/v1/topology", s.map_)
 	s.mux.HandleFunc("GET /api/v1/stream", s.serveStream)
+	s.mux.HandleFunc("GET /api/v1/history.csv", s.historyCSV)
 	for path, a := range map[string]answer{
 		"GET /api/v1/status":                func(*http.Request) (any, error) { return readStatus(s.m), nil },
 		"GET /api/v1/search":                s.search,
@@ -88,6 +89,14 @@ func (s *Server) routes() {
 		"GET /api/v1/sm":                    s.subnet,
 		"GET /api/v1/events":                s.events,
 		"GET /api/v1/alarms":                s.alarms,
+		"POST /api/v1/alarms/{id}":          s.acknowledge,
+		"GET /api/v1/mutes":                 s.mutes,
+		"POST /api/v1/mutes":                s.mute,
+		"DELETE /api/v1/mutes/{id}":         s.unmute,
+		"GET /api/v1/overview":              s.overview,
+		"GET /api/v1/checks/doctor":         s.doctor,
+		"GET /api/v1/checks/wiring":         s.wiring,
+		"GET /api/v1/checks/inventory":      s.inventory,
 		"GET /api/v1/cables":                s.cables,
 		"GET /api/v1/history":               s.history,
 		"GET /api/v1/tenants":               s.tenants,

@@ -87,26 +87,6 @@ func (s *Server) events(r *http.Request) (any, error) {
 	return list, nil
 }
 
-// alarmShown is a condition that stands.
-type alarmShown struct {
-	ID       uint64    `json:"id"`
-	Link     string    `json:"link"`
-	Kind     string    `json:"kind"`
-	Severity string    `json:"severity"`
-	Since    time.Time `json:"since"`
-	Text     string    `json:"text"`
-	Next     string    `json:"next"`
-}
-
-func (s *Server) alarms(*http.Request) (any, error) {
-	list, g := []alarmShown{}, s.m.Graph()
-	for _, a := range s.m.Alarms() {
-		list = append(list, alarmShown{ID: a.ID, Link: s.m.AlarmAt(&a), Kind: a.Kind.String(),
-			Severity: a.Severity.String(), Since: a.Since, Text: a.Reason.Text(g), Next: a.Reason.Advice(g)})
-	}
-	return list, nil
-}
-
 // rankedCable is a cable that something is wrong with.
 type rankedCable struct {
 	Rank     int      `json:"rank"`
@@ -125,6 +105,12 @@ func (s *Server) cables(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	return map[string]any{"total": len(s.m.Worst()), "alarmed": alarmed(s.m.OpenAlarms()),
+		"cables": s.worst(limit)}, nil
+}
+
+// worst are the cables that something is wrong with, worst first.
+func (s *Server) worst(limit int) []rankedCable {
 	g, faults := s.m.Graph(), s.faultTexts()
 	worst := s.m.Worst()
 	list := []rankedCable{}
@@ -137,7 +123,7 @@ func (s *Server) cables(r *http.Request) (any, error) {
 		}
 		list = append(list, c)
 	}
-	return map[string]any{"total": len(worst), "cables": list}, nil
+	return list
 }
 
 // faultShown is a fault that is set.

@@ -26,9 +26,8 @@ type status struct {
 	// Bytes a second that hosts send and receive, all together.
 	Sent     float64 `json:"sent_Bps"`
 	Received float64 `json:"received_Bps"`
-	// Cables that something is wrong with, by severity.
-	Watch int `json:"watch"`
-	Bad   int `json:"bad"`
+	// Cables that have an alarm which is not muted.
+	Alarmed int `json:"alarmed"`
 	// Faults that are set for a rehearsal.
 	Faults    []string `json:"faults"`
 	Manager   string   `json:"manager"`
@@ -48,18 +47,11 @@ func readStatus(m *manager.Manager) status {
 		Cables:   len(m.Cables()), Active: s.Active, Down: s.Down, Sent: s.XmitBytes, Received: s.RcvBytes,
 		LastEvent: m.Journal().Last(), Faults: []string{},
 	}
-	for _, v := range m.Worst() {
-		switch v.Severity {
-		case health.Watch:
-			st.Watch++
-		case health.Bad:
-			st.Bad++
-		}
-	}
 	for _, f := range m.Faults() {
 		st.Faults = append(st.Faults, f.Link+": "+f.String())
 	}
-	st.Alarms, st.Programs = len(m.Alarms()), len(m.Fabric().Programs())
+	open := m.OpenAlarms()
+	st.Alarms, st.Alarmed, st.Programs = len(open), alarmed(open), len(m.Fabric().Programs())
 	if b := m.Tenants(); b != nil {
 		st.Tenants, st.TenantsRevision = len(b.List()), b.Revision()
 	}
@@ -216,6 +208,7 @@ type portShown struct {
 	Wait     float64  `json:"wait"`
 	ErrorsPS float64  `json:"errors_ps"`
 	Errors   uint64   `json:"errors"`
+	Discards uint64   `json:"discards"`
 	Health   string   `json:"health"`
 	Why      []string `json:"why,omitempty"`
 	Fault    string   `json:"fault,omitempty"`
@@ -315,6 +308,7 @@ func (s *Server) port(ref topo.PortRef, sample *manager.Sample, verdicts map[int
 		show.Sent, show.Received = float64(q.XmitBytes), float64(q.RcvBytes)
 		show.SentPkts, show.RcvPkts = float64(q.XmitPkts), float64(q.RcvPkts)
 		show.Wait, show.ErrorsPS, show.Errors = float64(q.Wait), float64(q.Errors), manager.ErrorTotal(&q.Counters)
+		show.Discards = q.Counters.Discards()
 		if whole {
 			show.Counters = counters(&q.Counters)
 			for _, k := range s.m.Fabric().PKeys(ref) {

@@ -3,6 +3,7 @@ package webui
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -106,6 +107,160 @@ func TestAnswers(t *testing.T) {
 	if len(p.Programs) != 1 || p.Programs[0].QPTotal != 4 || p.Programs[0].Statuses[0].Status != "RETRY_EXC_ERR" ||
 		p.Paths[0].P99 < p.Paths[0].P50 {
 		t.Errorf("programs: %+v", p)
+	}
+}
+
+// Alarms can be acknowledged and muted, and what is counted agrees with what is listed.
+func TestAlarms(t *testing.T) {
+	x := newGround(t, "fat-tree:radix=4,levels=2", 20*time.Millisecond)
+	x.ask(t, "PUT", "/api/v1/faults", `{"link":"leaf1[3]","fault":"down"}`)
+	var list []alarmShown
+	await := func(what string, is func() bool) {
+		t.Helper()
+		for late := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+			list = nil
+			if x.get(t, "/api/v1/alarms", &list); is() {
+				return
+			}
+			if time.Now().After(late) {
+				t.Fatalf("waited in vain for %s: %+v", what, list)
+			}
+		}
+	}
+	await("an alarm", func() bool { return len(list) > 0 && list[0].Kind == "link down" })
+	alarmed := func() (n int, o overview) {
+		t.Helper()
+		var st status
+		x.get(t, "/api/v1/overview", &o)
+		x.get(t, "/api/v1/status", &st)
+		if st.Alarmed != o.Alarmed {
+			t.Errorf("the status has %d cables to look at, the overview %d", st.Alarmed, o.Alarmed)
+		}
+		return st.Alarmed, o
+	}
+	n, o := alarmed()
+	if n != 1 || len(o.Alarms) == 0 || len(o.Cables) == 0 {
+		t.Errorf("one cable is down, and %d have alarms: %+v", n, o)
+	}
+	path := fmt.Sprintf("/api/v1/alarms/%d", list[0].ID)
+	if resp, data := x.ask(t, "POST", path, `{"by":"ann","note":"on it"}`); resp.StatusCode != 200 ||
+		!bytes.Contains(data, []byte(`"note":"on it"`)) {
+		t.Errorf("%s: %s", resp.Status, data)
+	}
+	var rule struct{ ID uint64 }
+	resp, data := x.ask(t, "POST", "/api/v1/mutes", `{"link":"leaf1[3]","minutes":5}`)
+	if err := json.Unmarshal(data, &rule); err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%s: %s", resp.Status, data)
+	}
+	await("the rule", func() bool { return len(list) > 0 && list[0].Muted != nil })
+	if n, _ := alarmed(); n != 0 {
+		t.Errorf("%d cables to look at while all is muted", n)
+	}
+	if resp, data := x.ask(t, "DELETE", fmt.Sprintf("/api/v1/mutes/%d", rule.ID), ""); resp.StatusCode != 200 {
+		t.Errorf("%s: %s", resp.Status, data)
+	}
+	for want, request := range map[string][3]string{
+		"404": {"POST", "/api/v1/alarms/9999", "{}"}, "400": {"POST", "/api/v1/mutes", `{"minutes":5}`},
+		"400 ": {"POST", "/api/v1/alarms/x", "{}"}, "404 ": {"DELETE", "/api/v1/mutes/9999", ""},
+		"404  ": {"POST", "/api/v1/mutes", `{"link":"nowhere[3]"}`},
+		"400  ": {"POST", "/api/v1/mutes", `{"link":"leaf1[3]","minutes":-1}`},
+	} {
+		resp, data := x.ask(t, request[0], request[1], request[2])
+		if fmt.Sprint(resp.StatusCode) != strings.TrimSpace(want) || !bytes.Contains(data, []byte(`"next"`)) {
+			t.Errorf("%v: %s: %s", request, resp.Status, data)
+		}
+	}
+}
+
+// The past of a port, of a node, of a time of one's own, and as a table. Nothing waits longer than all the time.
+func TestPast(t *testing.T) {
+	x := newGround(t, "fat-tree:radix=4,levels=2", 20*time.Millisecond)
+	x.f.setLoad(1)
+	x.f.mu.Lock()
+	x.f.wait = 5 // times as long as there was
+	x.f.mu.Unlock()
+	var port, node historyShown
+	for late := time.Now().Add(time.Minute); len(port.Times) < 2; time.Sleep(20 * time.Millisecond) {
+		if x.get(t, "/api/v1/history?port=h1[1]&seconds=60", &port); time.Now().After(late) {
+			t.Fatal("there is no past")
+		}
+	}
+	var o overview
+	x.get(t, "/api/v1/overview?seconds=60", &o)
+	if len(o.Traffic.Times) == 0 || len(o.Talkers) == 0 || o.Talkers[0].Sent == 0 || o.Talkers[0].Mbps == 0 {
+		t.Errorf("%+v", o)
+	}
+	x.get(t, "/api/v1/history?node=leaf1&seconds=60", &node)
+	last := func(s []*float64) float64 {
+		for i := len(s) - 1; i >= 0; i-- {
+			if s[i] != nil {
+				return *s[i]
+			}
+		}
+		return 0
+	}
+	sent, received, wait := node.Series["xmit_bytes"], node.Series["rcv_bytes"], node.Series["xmit_wait"]
+	if node.Node != "leaf1" || last(sent.Avg) <= last(sent.Max) || last(received.Avg) == 0 {
+		t.Errorf("the sum of leaf1's ports is %g, the busiest %g", last(sent.Avg), last(sent.Max))
+	}
+	for _, s := range [][]*float64{wait.Avg, wait.Max, port.Series["xmit_wait"].Max} {
+		for _, v := range s {
+			if v != nil && *v > 1 {
+				t.Fatalf("a wait of %g of the time", *v)
+			}
+		}
+	}
+	if last(wait.Max) == 0 {
+		t.Error("nothing waits")
+	}
+	at := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
+	from, to := at(-time.Hour), at(time.Hour)
+	resp, data := x.ask(t, "GET", "/api/v1/history.csv?port=h1[1]&from="+from+"&to="+to, "")
+	rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
+	if err != nil || len(rows) < 2 || rows[0][0] != "time" || !strings.HasPrefix(rows[0][1], "xmit_bytes") ||
+		resp.Header.Get("Content-Disposition") != `attachment; filename="h1-1-.csv"` {
+		t.Errorf("%v: %q, %v", err, data, resp.Header)
+	}
+	for _, bad := range []string{"from=yesterday", "from=" + to + "&to=" + from} {
+		for _, what := range []string{"history", "history.csv"} {
+			if resp, data := x.ask(t, "GET", "/api/v1/"+what+"?port=h1[1]&"+bad, ""); resp.StatusCode != 400 {
+				t.Errorf("%s: %s: %s", bad, resp.Status, data)
+			}
+		}
+	}
+}
+
+// The reports of the commands, on the page.
+func TestChecks(t *testing.T) {
+	x := newGround(t, "fat-tree:radix=4,levels=2", time.Hour)
+	var doctor struct {
+		Fabric   struct{ Hosts, Questions int }
+		Sections []struct{ Check, Severity string }
+	}
+	x.get(t, "/api/v1/checks/doctor", &doctor)
+	if doctor.Fabric.Hosts != 8 || doctor.Fabric.Questions == 0 || len(doctor.Sections) < 10 {
+		t.Errorf("%+v", doctor)
+	}
+	var inv struct {
+		Nodes []nodeLine
+		Bill  struct {
+			Cables int `json:"cable_count"`
+		}
+	}
+	x.get(t, "/api/v1/checks/inventory", &inv)
+	if len(inv.Nodes) != 14 || inv.Bill.Cables != 16 || inv.Nodes[0].GUID == "" {
+		t.Errorf("%+v", inv)
+	}
+	x.ask(t, "PUT", "/api/v1/faults", `{"link":"leaf1[3]","fault":"down"}`)
+	var wires struct {
+		OK       bool
+		Cables   int
+		Findings []struct{ Text string }
+	}
+	x.get(t, "/api/v1/checks/wiring", &wires)
+	if wires.OK || wires.Cables != 15 || len(wires.Findings) == 0 ||
+		!strings.Contains(wires.Findings[0].Text, "leaf1[3]") {
+		t.Errorf("a cable is missing: %+v", wires)
 	}
 }
 

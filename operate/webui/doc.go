@@ -50,8 +50,18 @@
 //	GET    sm                              subnet manager, managers, partitions, sweeps
 //	GET    events?after=&max=              the journal
 //	GET    alarms                          what stands now
+//	POST   alarms/ID                       {"by","note"}: somebody looks after it
+//	GET    mutes                           rules about alarms that nobody wants to be told of
+//	POST   mutes                           {"link","kind","minutes","by","note"}: 0 minutes are without an end
+//	DELETE mutes/ID
 //	GET    cables?max=                     the worst cables, with why
+//	GET    overview?seconds=&points=       traffic of the whole fabric, who sends most, worst cables, alarms
 //	GET    history?port=&seconds=&points=  counters of a port over time, as rates
+//	               node= in place of port= sums all ports of a node; from= and to= (RFC 3339) in place of seconds=
+//	GET    history.csv?…                   the same as a table
+//	GET    checks/doctor                   what softib doctor --interval 0 says
+//	GET    checks/wiring                   what softib topo check live says
+//	GET    checks/inventory                every node, and a bill of what the fabric is made of
 //	GET    tenants                         all tenants
 //	POST   tenants                         {"name","hosts","key","limited","ipoib","sl","gbps"}: create
 //	POST   tenants/NAME/hosts              {"add":[…],"remove":[…],"limited"}

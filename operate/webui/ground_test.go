@@ -93,6 +93,7 @@ type busyFabric struct {
 	load  float64 // share of hosts that send
 	sick  map[topo.PortRef]float64
 	since time.Time
+	wait  float64 // how much longer than there was time ports say that they have waited
 }
 
 func newBusyFabric(f *live.Fabric) *busyFabric {
@@ -147,6 +148,7 @@ func (b *busyFabric) CountersOf(refs []topo.PortRef) []ib.Counters {
 			c[ib.PortRcvData] += words * 2 / 3
 			c[ib.PortXmitPkts] += words / 512
 			c[ib.PortRcvPkts] += words / 768
+			c[ib.PortXmitWait] += uint64(b.wait * s * float64(b.Graph().LinkRate(r).Mbps()) * 1e6 / 32)
 			if u > 0.5 {
 				c[ib.PortXmitWait] += uint64(float64(words) * (u - 0.5))
 			}

@@ -16,7 +16,9 @@ import (
 	"strings"
 	"sync"
 
+	"softib/operate/doctor"
 	"softib/operate/manager"
+	"softib/operate/wiring"
 )
 
 //go:embed static
@@ -41,8 +43,13 @@ type Server struct {
 	files map[string]*file
 	map_  *file // the topology
 	hub   *hub
-	stop  context.CancelFunc
-	done  sync.WaitGroup
+
+	reports struct {
+		doctor recent[*doctor.Report]
+		wiring recent[*wiring.Report]
+	}
+	stop context.CancelFunc
+	done sync.WaitGroup
 }
 
 // New makes the page of a fabric. Close ends its streams; the manager goes on.

@@ -23,8 +23,13 @@ type view struct {
 func views(last string) []view {
 	return []view{
 		{"map", "#/map", []string{"Utilisation", "hosts", "links up"}},
-		{"host", "#/host/h1", []string{"h1", "Links active", "Over time", "ib_write_bw", "PortXmitData"}},
-		{"switch", "#/switch/leaf1", []string{"leaf1", "Ports", "spine1", "Active"}},
+		{"overview", "#/overview", []string{"Overview", "Traffic of all hosts", "Who sends and receives most",
+			"Worst cables", "Cables to look at"}},
+		{"host", "#/host/h1", []string{"h1", "Links active", "Over time", "received", "ib_write_bw", "PortXmitData"}},
+		{"switch", "#/switch/leaf1", []string{"leaf1", "Over time", "worst port", "Ports", "spine1", "Active"}},
+		{"doctor", "#/inspect", []string{"Doctor", "What was looked at", "Questions asked"}},
+		{"wiring", "#/inspect/wiring", []string{"Wiring", "as it should be", "Oversubscription"}},
+		{"inventory", "#/inspect/inventory", []string{"Inventory", "Made of", "h1 HCA-1", "Adapter ports"}},
 		{"link", "#/link/h1[1]", []string{"h1[1] –", "Rehearse a fault", "Over time", "Both ends", "SymbolErrorCounter",
 			"damaged symbols"}},
 		{"route", "#/route/h1/" + last, []string{"There", "Back", "Packets arrive.", "h1[1] → leaf1[1]"}},
@@ -321,19 +326,58 @@ func walkLive(t *testing.T, x *ground, b *browser) {
 	x.f.setSick(r, 300)
 	b.open("#/cables", "leaf3[7]", "symbol errors")
 	b.shoot("32-dark-cables-sick")
+	walkAlarm(t, x, b)
 	b.open("#/map", "hosts")
+	idleStaysIdle(t, b)
 	cable, _ := x.m.CableOf(r)
 	eval[bool](b, "softibMap.setMode('errors'), true")
 	b.Until(fmt.Sprintf("softibMap.linkBin[%d] > 3", cable))
 	b.shoot("32-dark-map-sick")
 	b.open("#/link/leaf3[7]", "Why it is judged so")
-	b.Until("document.querySelectorAll('.plot canvas').length === 4")
+	b.Until("document.querySelectorAll('.plot canvas').length === 5")
 	b.shoot("32-dark-link-sick")
 	x.f.setSick(r, 0)
 	if !eval[bool](b, "window.stayed") {
 		t.Error("the page was loaded anew")
 	}
 	eval[bool](b, "softibMap.setMode('util'), true")
+}
+
+// walkAlarm acknowledges an alarm and mutes another.
+func walkAlarm(t *testing.T, x *ground, b *browser) {
+	b.click("[data-k^=a]")
+	b.fill("dialog input[name=by]", "ann")
+	b.fill("dialog input[name=note]", "spare ordered")
+	b.click("dialog button[value=yes]")
+	b.sees("acknowledged by ann", "spare ordered")
+	b.shoot("32-dark-alarm-acknowledged")
+	b.Until("!!document.querySelector('[data-k^=m]')")
+	eval[bool](b, "(e => { e.selectedIndex = 1; e.dispatchEvent(new Event('change')); return true; })"+
+		"(document.querySelector('[data-k^=m]'))")
+	b.sees("Muted", "Unmute")
+	if len(x.m.Mutes()) != 1 {
+		t.Errorf("rules: %+v", x.m.Mutes())
+	}
+	eval[bool](b, "[...document.querySelectorAll('button')].find(b => b.textContent === 'Unmute').click(), true")
+	b.Until("![...document.querySelectorAll('button')].some(b => b.textContent === 'Unmute')")
+}
+
+// idleStaysIdle wants a switch that is selected to leave its idle cables in the colour of idle ones.
+func idleStaysIdle(t *testing.T, b *browser) {
+	colours := eval[[]string](b, `(() => {
+		const seen = [], i = softibMap.m.index.get("leaf1"), was = softibMap.linkBin;
+		const set = (_, k, v) => { if (k === "strokeStyle") seen.push(v); return true; };
+		const ctx = new Proxy({}, { get: () => () => {}, set });
+		softibMap.linkBin = new Uint8Array(was.length);
+		softibMap.selected = { kind: "node", i };
+		softibMap.mark(ctx, softibMap.selected, "accent", 2);
+		softibMap.linkBin = was;
+		softibMap.selected = null;
+		return [softibMap.pal.ramp(softibMap.mode)[0], ...seen];
+	})()`)
+	if len(colours) != 3 || colours[1] != "accent" || colours[2] != colours[0] {
+		t.Errorf("idle is %s; the ring and the cables of an idle switch are %s", colours[0], colours[1:])
+	}
 }
 
 // walkGivenUp wants a picture that was begun and given up to leave nothing behind in the next.

@@ -130,3 +130,16 @@ func (c LaneCounter) String() string {
 	}
 	return fmt.Sprintf("LaneCounter(%d)", uint8(c))
 }
+
+// Errors is how much damage a link itself has done. A damaged symbol in a packet is counted as a symbol and, with the
+// packet, once more, and so are those of which there were too many in a row: of the three the largest stands for all.
+func (c *Counters) Errors() uint64 {
+	return max(c[SymbolErrorCounter], c[PortRcvErrors], c[LocalLinkIntegrityErrors]) + c[LinkErrorRecoveryCounter] +
+		c[ExcessiveBufferOverrunErrors]
+}
+
+// Discards is how many packets a port has given up or refused: they are no fault of the link.
+func (c *Counters) Discards() uint64 {
+	return c[PortXmitDiscards] + c[PortXmitConstraintErrors] + c[PortRcvConstraintErrors] +
+		c[PortRcvSwitchRelayErrors] + c[VL15Dropped] + c[QP1Dropped]
+}

@@ -26,24 +26,20 @@ const (
 var metricTable = [NumMetric]struct {
 	name, unit, what string
 	times            uint64 // each count stands for so many units
-	of               []ib.Counter
+	of               ib.Counter
+	total            func(*ib.Counters) uint64 // where it is no single counter
 }{
-	XmitBytes: {"xmit_bytes", "B/s", "bytes sent", 4, []ib.Counter{ib.PortXmitData}},
-	RcvBytes:  {"rcv_bytes", "B/s", "bytes received", 4, []ib.Counter{ib.PortRcvData}},
-	XmitPkts:  {"xmit_pkts", "1/s", "packets sent", 1, []ib.Counter{ib.PortXmitPkts}},
-	RcvPkts:   {"rcv_pkts", "1/s", "packets received", 1, []ib.Counter{ib.PortRcvPkts}},
+	XmitBytes: {"xmit_bytes", "B/s", "bytes sent", 4, ib.PortXmitData, nil},
+	RcvBytes:  {"rcv_bytes", "B/s", "bytes received", 4, ib.PortRcvData, nil},
+	XmitPkts:  {"xmit_pkts", "1/s", "packets sent", 1, ib.PortXmitPkts, nil},
+	RcvPkts:   {"rcv_pkts", "1/s", "packets received", 1, ib.PortRcvPkts, nil},
 	// A tick is the time of 4 bytes on the link: bytes compare with those that were sent, and with the link's rate.
 	XmitWait: {"xmit_wait", "B/s", "bytes that could have been sent while waiting for credit", 4,
-		[]ib.Counter{ib.PortXmitWait}},
-	Errors: {"errors", "1/s", "signal errors, damaged packets and buffer overruns", 1, []ib.Counter{
-		ib.SymbolErrorCounter, ib.LinkErrorRecoveryCounter, ib.PortRcvErrors, ib.PortRcvRemotePhysicalErrors,
-		ib.LocalLinkIntegrityErrors, ib.ExcessiveBufferOverrunErrors,
-	}},
-	Discards: {"discards", "1/s", "packets discarded or refused", 1, []ib.Counter{
-		ib.PortXmitDiscards, ib.PortXmitConstraintErrors, ib.PortRcvConstraintErrors, ib.PortRcvSwitchRelayErrors,
-		ib.VL15Dropped,
-	}},
-	LinkDowned: {"link_downed", "1/s", "times the link went down", 1, []ib.Counter{ib.LinkDownedCounter}},
+		ib.PortXmitWait, nil},
+	Errors: {"errors", "1/s", "damaged symbols or packets, recoveries and buffer overruns", 1, 0,
+		(*ib.Counters).Errors},
+	Discards:   {"discards", "1/s", "packets discarded or refused", 1, 0, (*ib.Counters).Discards},
+	LinkDowned: {"link_downed", "1/s", "times the link went down", 1, ib.LinkDownedCounter, nil},
 }
 
 func (m Metric) String() string {
@@ -86,10 +82,10 @@ type Values [NumMetric]uint64
 func ValuesOf(c *ib.Counters) (v Values) {
 	for m := range metricTable {
 		row := &metricTable[m]
-		for _, k := range row.of {
-			v[m] += c[k]
+		v[m] = c[row.of] * row.times
+		if row.total != nil {
+			v[m] = row.total(c)
 		}
-		v[m] *= row.times
 	}
 	return v
 }

@@ -2,7 +2,6 @@ package ufm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"softib/operate/wiring"
 	"softib/proto/ib"
 	"softib/proto/topo"
-	"softib/subnet"
 	"softib/subnet/survey"
 )
 
@@ -72,7 +70,7 @@ func (k *check) run(ctx context.Context, s *Server, progress func(percent int)) 
 	if k.looks == nil {
 		return found, ctx.Err()
 	}
-	from, keys, err := s.askFrom()
+	from, keys, err := s.cfg.Manager.AskFrom()
 	if err != nil {
 		return found, err
 	}
@@ -116,26 +114,6 @@ func percent(p survey.Progress) int {
 		return 0
 	}
 	return min(99*p.Done/p.Total, 99)
-}
-
-// errNoPort is the answer of tests in a fabric that nobody can be asked from.
-var errNoPort = errors.New("no host has a link that is up: there is no port to ask the fabric from")
-
-// askFrom is a port to ask the fabric from, and the keys to show.
-func (s *Server) askFrom() (topo.PortRef, *subnet.Keys, error) {
-	m := s.cfg.Manager
-	if from, keys, ok := m.ReadFrom(); ok {
-		return from, keys, nil
-	}
-	for _, h := range m.Graph().Hosts() {
-		for p := 1; p <= h.NumPorts(); p++ {
-			r := topo.PortRef{Node: h.Index, Port: ib.PortNum(p)}
-			if pi, ok := m.Fabric().PortInfo(r); ok && pi.PortState > ib.PortDown {
-				return r, nil, nil
-			}
-		}
-	}
-	return topo.PortRef{}, nil, errNoPort
 }
 
 // sameNames finds systems that call themselves the same.

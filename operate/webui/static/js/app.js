@@ -10,7 +10,7 @@ import { isDark } from "./map/scales.js";
 import { mapView } from "./views/map.js";
 
 const nav = [
-  ["map", "Map"], ["cables", "Cables"], ["sm", "Subnet"], ["events", "Events"], ["tenants", "Tenants"], ["programs", "Programs"], ["faults", "Faults"], ["report", "Report"],
+  ["map", "Map"], ["overview", "Overview"], ["cables", "Cables"], ["sm", "Subnet"], ["events", "Events"], ["tenants", "Tenants"], ["programs", "Programs"], ["faults", "Faults"], ["inspect", "Checks"], ["report", "Report"],
 ];
 
 // Views other than the map are loaded when they are first wanted.
@@ -21,6 +21,8 @@ const views = {
   host: async () => (await import("./views/node.js")).nodeView,
   switch: async () => (await import("./views/node.js")).nodeView,
   link: async () => (await import("./views/link.js")).linkView,
+  overview: async () => (await import("./views/overview.js")).overviewView,
+  inspect: async () => (await import("./views/inspect.js")).inspectView,
   cables: async () => (await import("./views/cables.js")).cablesView,
   sm: async () => (await import("./views/sm.js")).smView,
   events: async () => (await import("./views/events.js")).eventsView,
@@ -152,7 +154,7 @@ function setUpTheme() {
 function setUpHelp() {
   const d = $("help-dialog");
   const keys = [
-    ["/", "search hosts, switches, ports, GUIDs, LIDs; Enter flies there, Shift+Enter opens the page"], ["?", "this help"], ["g then m c s e t p f r", "map, cables, subnet, events, tenants, programs, faults, report of a simulation"],
+    ["/", "search hosts, switches, ports, GUIDs, LIDs; Enter flies there, Shift+Enter opens the page"], ["?", "this help"], ["g then m o c s e t p f i r", "map, overview, cables, subnet, events, tenants, programs, faults, checks, report of a simulation"],
     ["Tab", "next control"], ["arrows", "on the map: move, or go to the neighbour of what is selected; with Shift always move"], ["+  −  0", "zoom in, out, whole fabric"],
     ["Enter", "on the map: select what is in the middle, then open its page"], ["l", "the selected node's first link"], ["c", "next colouring"], ["Esc", "deselect, close"],
   ];

@@ -18,6 +18,7 @@ export class Renderer extends EventTarget {
     this.data = data;
     this.canvas = canvas;
     this.m = model;
+    canvas.width = canvas.height = 0; // until its size is known: an empty one would be a black rectangle
     this.ctx = canvas.getContext("2d", { alpha: false });
     this.cam = { x: model.width / 2, y: model.height / 2, k: 0.1 };
     this.mode = "util";
@@ -56,6 +57,7 @@ export class Renderer extends EventTarget {
     this.spare = [];
     if (first) this.fit();
     this.invalidate();
+    this.paint(); // at once: a canvas that was given another size is black until then
   }
 
   get fitScale() {
@@ -198,6 +200,7 @@ export class Renderer extends EventTarget {
     ctx.fillRect(0, 0, this.canvas.width, this.canvas.height);
     ctx.imageSmoothingEnabled = true;
     ctx.imageSmoothingQuality = "low";
+    if (!this.base && !this.front) this.sketch();
     if (this.base && !(this.front && this.covers(this.front))) this.blit(this.base);
     if (this.front) this.blit(this.front);
     ctx.setTransform(dpr, 0, 0, dpr, 0, 0);
@@ -205,6 +208,23 @@ export class Renderer extends EventTarget {
     this.frames++;
     this.lastPaint = performance.now() - t0;
     if (this.job || this.want.picture || this.want.base) this.frame();
+  }
+
+  // sketch is what is seen until the first picture is there: where things will be, and that there is something to wait for.
+  sketch() {
+    const { ctx, m, pal, cam, dpr } = this;
+    ctx.setTransform(dpr, 0, 0, dpr, 0, 0);
+    ctx.fillStyle = pal.tile;
+    ctx.strokeStyle = pal.tileLine;
+    const box = (x, y, w, h) => { ctx.fillRect(this.screenX(x), this.screenY(y), w * cam.k, h * cam.k); ctx.strokeRect(this.screenX(x), this.screenY(y), w * cam.k, h * cam.k); };
+    if (m.groups.length) for (const g of m.groups) box(g.x, g.y, g.w, g.h);
+    else for (let i = 0, n = 0; i < m.count && n < SEGMENTS; i++) if (m.isSwitch(i)) { box(m.x[i], m.y[i], m.w[i], m.h[i]); n++; }
+    ctx.fillStyle = pal.text;
+    ctx.font = `14px ${pal.font}`;
+    ctx.textAlign = "center";
+    ctx.textBaseline = "middle";
+    ctx.fillText(`Drawing ${m.hostCount.toLocaleString("en-US")} hosts …`, this.w / 2, this.insetTop + 14);
+    if (!this.sketched) { this.sketched = performance.now(); performance.mark("map-sketched"); }
   }
 
   covers(b) {
@@ -583,16 +603,16 @@ export class Renderer extends EventTarget {
     if (what.kind === "node") {
       this.ring(ctx, what.i, colour, width, true);
       if (what !== this.selected) return;
-      // Its cables, so that one sees where it leads.
-      const list = m.cablesOf(what.i);
+      // Its cables, so that one sees where it leads: wider, and in their own colours, or an idle one would look as if it were used.
+      const list = m.cablesOf(what.i), ramp = this.pal.ramp(this.mode);
       if (list.length > 260) return;
-      ctx.strokeStyle = colour;
-      ctx.globalAlpha = 0.5;
-      ctx.lineWidth = 1.2;
-      ctx.beginPath();
-      for (const c of list) this.traceLink(ctx, c);
-      ctx.stroke();
-      ctx.globalAlpha = 1;
+      ctx.lineWidth = 2;
+      for (const bin of new Set(Array.from(list, c => this.linkBin[c]))) {
+        ctx.strokeStyle = ramp[bin];
+        ctx.beginPath();
+        for (const c of list) if (this.linkBin[c] === bin) this.traceLink(ctx, c);
+        ctx.stroke();
+      }
     } else if (what.kind === "link") {
       ctx.strokeStyle = colour;
       ctx.lineWidth = width + 1.5;

@@ -2,27 +2,27 @@
 
 import { h, fill, table } from "../dom.js";
 import { get } from "../api.js";
-import { ago, count, small } from "../format.js";
+import { count, small } from "../format.js";
 import { live } from "../live.js";
 import { failed, health, linkTo } from "../words.js";
+import { alarmTable, muteList } from "../alarms.js";
 
 export function cablesView(root, { model, signal, title }) {
   title("Cables");
-  const head = h("p", { class: "dim" }), body = h("div"), alarms = h("div");
-  const page = h("div", { class: "page" }, h("header", null, h("div", null, h("h1", null, "Cables, worst first"), head)), body, alarms);
+  const head = h("p", { class: "dim" }), body = h("div"), alarms = h("div"), muted = h("div");
+  const page = h("div", { class: "page" }, h("header", null, h("div", null, h("h1", null, "Cables, worst first"), head)), alarms, muted, body);
   let list = null, standing = null;
   async function load() {
     try {
       const [a, al] = await Promise.all([get("cables?max=500"), get("alarms")]);
       if (signal.aborted) return;
       if (!page.isConnected) fill(root, page);
-      head.textContent = a.total ? `${count(a.total)} of ${count(model.cables)} cables need a look, judged by what their counters did in the last minutes.` : `All ${count(model.cables)} cables are fine, judged by what their counters did in the last minutes.`;
+      head.textContent = a.alarmed ? `${count(a.alarmed)} of ${count(model.cables)} cables ${a.alarmed === 1 ? "has" : "have"} an alarm. Below they are ranked by what their counters did in the last minutes.` : `No cable has an alarm. Below they are ranked by what their counters did in the last minutes.`;
       if (!a.cables.length) { list = null; fill(body, h("div", { class: "box empty-state" }, h("b", null, "No cable is bad."), "Errors, flaps, slow and dead links are ranked here as soon as counters show them. Rehearse it: set a fault on a link's page.")); }
       else if (!list) { list = table(columns(model), a.cables, { caption: "Cables, worst first", rowClass: c => c.severity }); fill(body, list); } else if (!list.contains(document.activeElement) || document.activeElement === list) list.update(a.cables);
-      if (!al.length) { fill(alarms); standing = null; } else {
-        const t = [{ title: "Since", cell: x => ago(x.since), class: "nowrap" }, { title: "", cell: x => health(x.severity) }, { title: "Link", cell: x => linkTo(model, x.link.split(" ")[0], x.link), class: "nowrap" }, { title: "Alarm", class: "roomy", cell: x => x.text }, { title: "Next", class: "roomy", cell: x => x.next }];
-        if (!standing) { standing = table(t, al, { caption: "Alarms that stand" }); fill(alarms, h("h2", null, "Alarms that stand"), standing); } else standing.update(al);
-      }
+      if (!al.length) { fill(alarms); standing = null; }
+      else if (!standing) { standing = alarmTable(model, al, load); fill(alarms, h("h2", null, "Alarms that stand"), standing); } else if (!standing.contains(document.activeElement) || document.activeElement === standing) standing.update(al);
+      if (!muted.contains(document.activeElement)) await muteList(muted, load);
     } catch (e) { if (!page.isConnected && !signal.aborted) fill(root, failed(e)); }
   }
   load();

@@ -46,7 +46,7 @@ export function linkView(root, { model, words, signal, title }) {
     const val = f => l.ends.map(f), rows = [
       ["Port", val(e => [nodeTo(model, e.name.replace(/\[\d+\]$/, "")), ` port ${e.port}`])], ["State", val(e => tag(e.state))], ["Rate", val(e => e.rate ? [e.rate, e.could_be && h("span", { class: "warn" }, `, could be ${e.could_be}`)] : "–")], ["MTU", val(e => e.mtu ? `${e.mtu} B` : "–")],
       ["Sends", val(e => [bitRate(e.sent_Bps), e.mbps ? h("span", { class: "dim" }, ` (${percent(e.sent_Bps * 8 / e.mbps / 1e6)})`) : "", ", ", perSecond(e.sent_pps, "pkt")])],
-      ["Waits for credit", val(e => percent(e.wait))], ["Errors", val(e => `${count(e.errors)}, ${perSecond(e.errors_ps, "")} now`)],
+      ["Waits for credit", val(e => percent(e.wait))], ["Errors", val(e => `${count(e.errors)}, ${perSecond(e.errors_ps, "")} now`)], ["Discards", val(e => count(e.discards))],
     ];
     fill(parts.ends, table([{ title: "", cell: r => r[0] }, { title: a.name, cell: r => r[1][0] }, { title: b.name, cell: r => r[1][1] }], rows, { caption: "Both ends" }));
     fill(parts.counters, counters(l));

@@ -81,7 +81,7 @@ export function mapView(root, { model, params, signal, go, title, report }) {
     if (!s) return;
     const item = (n, what, cls) => h("span", { class: cls ?? "" }, h("b", null, n), " ", what);
     fill(facts, item(count(s.hosts), "hosts"), item(count(s.switches), "switches"), item(`${count(s.active)} / ${count(s.cables)}`, "links up", s.active < s.cables ? "warn" : ""),
-      item(bitRate(s.sent_Bps), "sent"), s.bad + s.watch + s.down > 0 && h("a", { href: "#/cables", class: "warn" }, h("b", null, count(s.bad + s.watch + s.down)), s.bad + s.watch + s.down === 1 ? " cable to look at" : " cables to look at"), h("a", { href: "#/sm" }, "SM ", h("b", null, s.manager)));
+      item(bitRate(s.sent_Bps), "sent"), s.alarmed > 0 && h("a", { href: "#/cables", class: "warn" }, h("b", null, count(s.alarmed)), s.alarmed === 1 ? " cable to look at" : " cables to look at"), h("a", { href: "#/sm" }, "SM ", h("b", null, s.manager)));
   }
 
   // ---- selection

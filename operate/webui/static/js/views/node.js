@@ -34,6 +34,7 @@ export function nodeView(root, { model, words, signal, title, go }) {
     { title: "Received", cell: p => p.peer ? usage(p.received_Bps, p.mbps) : "", sort: p => p.received_Bps, num: true },
     { title: "Waits", cell: p => p.peer ? percent(p.wait) : "", sort: p => p.wait, num: true },
     { title: "Errors", cell: p => p.peer ? h("span", { class: p.errors_ps > 0 ? "bad" : "" }, count(p.errors)) : "", sort: p => p.errors, num: true },
+    { title: "Discards", cell: p => p.peer ? count(p.discards) : "", sort: p => p.discards, num: true },
     { title: "Health", cell: p => p.peer ? [health(p.health), p.fault && h("div", { class: "warn" }, `fault: ${p.fault}`), p.why?.[0] && h("div", { class: "dim" }, p.why[0])] : "", sort: p => p.health },
   ];
 
@@ -46,7 +47,7 @@ export function nodeView(root, { model, words, signal, title, go }) {
       h("header", null, h("p", { class: "crumbs" }, h("a", { href: "#/map" }, "Map"), " / ", n.kind, model.group[i] >= 0 && [" in ", model.groups[model.group[i]].name]),
         h("div", null, h("h1", null, n.name), h("p", { class: "dim" }, [n.description !== n.name && n.description, plural(n.ports.length, "port"), n.tenants?.length && `tenant ${n.tenants.join(", ")}`].filter(Boolean).join(" · "))),
         h("div", { class: "actions" }, routeForm, h("a", { class: "button", href: `#/map?sel=${q(n.name)}` }, "On the map"))),
-      parts.cards, n.kind === "host" && first && historyPlots([{ port: first.name, label: "" }], signal),
+      parts.cards, first && historyPlots([n.cables > 1 ? { node: n.name, label: "" } : { port: first.name, label: "" }], signal),
       h("h2", null, "Ports"), parts.ports, parts.programs, parts.counters);
     fill(root, page);
   }
@@ -55,7 +56,7 @@ export function nodeView(root, { model, words, signal, title, go }) {
     const cabled = n.ports.filter(p => p.peer), up = cabled.filter(p => p.state === "Active").length;
     const sum = k => cabled.reduce((s, p) => s + p[k], 0), errors = sum("errors");
     fill(parts.cards, card("GUID", h("span", { class: "mono" }, n.guid)), card("LID", n.lid || "none yet"), card("Links active", `${up} / ${cabled.length}`, up < cabled.length ? "bad" : "good"),
-      card("Sent", bitRate(sum("sent_Bps"))), card("Received", bitRate(sum("received_Bps"))), card("Worst wait", percent(Math.max(0, ...cabled.map(p => p.wait)))), card("Errors counted", count(errors), sum("errors_ps") > 0 ? "bad" : ""));
+      card("Sent", bitRate(sum("sent_Bps"))), card("Received", bitRate(sum("received_Bps"))), card("Worst wait", percent(Math.max(0, ...cabled.map(p => p.wait)))), card("Errors counted", count(errors), sum("errors_ps") > 0 ? "bad" : ""), card("Packets discarded", count(sum("discards"))));
     if (!parts.ports.contains(document.activeElement) || document.activeElement === parts.ports) parts.ports.update(n.ports);
     if (n.kind !== "host") return;
     fill(parts.programs, h("h2", null, "Programs on this host"), programs ? programTable(programs.programs, model, false) : h("p", { class: "dim" }, "Nothing is known of programs."));
@@ -67,7 +68,8 @@ export function nodeView(root, { model, words, signal, title, go }) {
   live.on("links", load, signal);
 }
 
-const trouble = new Set(["SymbolErrorCounter", "LinkErrorRecoveryCounter", "LinkDownedCounter", "PortRcvErrors", "PortRcvRemotePhysicalErrors", "PortXmitDiscards", "PortXmitConstraintErrors", "PortRcvConstraintErrors", "LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors", "VL15Dropped", "PortRcvSwitchRelayErrors"]);
+// What a link itself has done wrong. Discards are none: they say that packets had nowhere to go.
+const trouble = new Set(["SymbolErrorCounter", "LinkErrorRecoveryCounter", "LinkDownedCounter", "PortRcvErrors", "LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors"]);
 
 export function counterTable(list) {
   return table([
