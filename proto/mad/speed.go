@@ -54,6 +54,17 @@ func (p *PortInfo) SetSpeeds(supported, enabled, active ib.Speed) {
 	}
 }
 
+// Enabled are the generations that a port may use, the slowest first.
+func (p *PortInfo) Enabled() (list []ib.Speed) {
+	for g := ib.SDR; g < ib.NumSpeed; g++ {
+		b := speedBits[g]
+		if b.base&p.LinkSpeedEnabled|b.ext&p.LinkSpeedExtEnabled|b.ext2&p.LinkSpeedExtEnabled2 != 0 {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
 // fastest is the fastest generation of three masks; 0 if there is none.
 func fastest(base, ext, ext2 uint8) ib.Speed {
 	for g := ib.NumSpeed - 1; g >= ib.SDR; g-- {

@@ -25,6 +25,7 @@ func BenchmarkScrape(b *testing.B) {
 	_, _, e := running(b, benchsize.Tree(large))
 	busy(e)
 	srv := httptest.NewServer(e)
+	srv.Client().Transport.(*http.Transport).DisableCompression = true // what is measured is the text
 	defer srv.Close()
 	for _, c := range []struct {
 		name  string
@@ -67,6 +68,7 @@ func TestLarge(t *testing.T) {
 	_, _, e := running(t, large)
 	busy(e)
 	srv := httptest.NewServer(e)
+	srv.Client().Transport.(*http.Transport).DisableCompression = true // what is measured is the text
 	defer srv.Close()
 	worked := cputime.Used(t)
 	bytes := get(t, srv.Client(), srv.URL)

@@ -13,8 +13,8 @@
 // A fabric of 11,664 hosts has 70,000 ports and 4.5 million samples, 430 MB of text, so what would be a client
 // library's work is done here: label sets are text that was made once (index.go), each family is a loop that appends
 // (families.go), several blocks are made at once and written in their order (stream.go). The fabric is held for as long
-// as its counters are copied, and never while text is made or written. Nothing is compressed: at this size it takes
-// several times as long as everything else, and who scrapes is near.
+// as its counters are copied, and never while text is made or written. Who accepts gzip gets it, a block at a time as
+// members of one file, on all cores: that takes longer than everything else, and is a thirtieth of the bytes.
 //
 // Measured on two cores that the reading client shares: 0.37 s for all and 0.16 s for the ports of switches on a nearly
 // idle machine with counters that were mostly 0; 0.49 s for all with counters of weeks of traffic (BenchmarkScrape,

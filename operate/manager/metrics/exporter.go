@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -132,6 +133,8 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	w.Header().Set("Vary", "Accept-Encoding")
+	zipped := acceptsGzip(r.Header.Get("Accept-Encoding"))
 	if r.Method == http.MethodHead {
 		return
 	}
@@ -150,16 +153,40 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
+	if zipped {
+		w.Header().Set("Content-Encoding", "gzip")
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	// There is nobody to tell: who does not get all of it sees the connection end early.
-	if e.write(ctx, &impatient{w, http.NewResponseController(w), e.blockPatience}, parts) != nil {
+	if e.write(ctx, &impatient{w, http.NewResponseController(w), e.blockPatience}, parts, zipped) != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
 
+// acceptsGzip reads an Accept-Encoding (RFC 9110, 12.5.3).
+func acceptsGzip(header string) bool {
+	for part := range strings.SplitSeq(header, ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if name = strings.TrimSpace(name); !strings.EqualFold(name, "gzip") && name != "*" {
+			continue
+		}
+		q, isWeight := strings.CutPrefix(strings.TrimSpace(weight), "q=")
+		v, err := strconv.ParseFloat(q, 64)
+		return !isWeight || err == nil && v > 0
+	}
+	return false
+}
+
 // write makes the text of some parts.
-func (e *Exporter) write(ctx context.Context, w *impatient, parts []Part) error {
+func (e *Exporter) write(ctx context.Context, w *impatient, parts []Part, zipped bool) error {
+	small := func(text []byte) error {
+		if zipped {
+			text = zip(nil, text)
+		}
+		_, err := w.Write(text)
+		return err
+	}
 	e.index()
 	var mine chan []byte
 	if slices.Contains(parts, Own) {
@@ -173,14 +200,14 @@ func (e *Exporter) write(ctx context.Context, w *impatient, parts []Part) error 
 	var err error
 	if len(all) > 0 {
 		s := e.snapshot()
-		if err = stream(ctx, w, all, s); err == nil {
-			_, err = w.Write(collectorSheet(parts, s))
+		if err = stream(ctx, w, all, s, zipped); err == nil {
+			err = small(collectorSheet(parts, s))
 		}
 	}
 	if err == nil && mine != nil {
 		select {
 		case b := <-mine:
-			_, err = w.Write(b)
+			err = small(b)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}

@@ -84,10 +84,11 @@ var portCounters = [...]portCounter{
 	{ib.LinkDownedCounter, "", "Link_Down_IB", 1, "Times that the link went down."},
 }
 
-// laneRawMbps is what a lane signals, coding and error correction included; ib.LinkRate.Mbps is what is left without.
+// laneRawMbps is what a lane signals, coding included, as infiniband_exporter has it: from HDR on that is what it
+// carries, although error correction takes 6 % on top. ib.LinkRate.Mbps is what is left without coding.
 var laneRawMbps = [ib.NumSpeed]float64{
-	ib.SDR: 2500, ib.DDR: 5000, ib.QDR: 10000, ib.FDR10: 10312.5, ib.FDR: 14062.5, ib.EDR: 25781.25, ib.HDR: 53125,
-	ib.NDR: 106250, ib.XDR: 212500,
+	ib.SDR: 2500, ib.DDR: 5000, ib.QDR: 10000, ib.FDR10: 10312.5, ib.FDR: 14062.5, ib.EDR: 25781.25, ib.HDR: 50000,
+	ib.NDR: 100000, ib.XDR: 200000,
 }
 
 func bytesPerSecond(r ib.LinkRate) float64 { return float64(r.Mbps()) * 1e6 / 8 }
@@ -126,15 +127,15 @@ func (s *side) families(g *topo.Graph) (list []family) {
 				"What the link signals, coding included, in bytes a second.", rawBytesPerSecond))
 	} else {
 		list = append(list,
-			s.nodeRates(name("rate_bytes_per_second"), "What the host's fastest link carries, in bytes a second.",
+			s.devRates(name("rate_bytes_per_second"), "What the host's link carries, in bytes a second.",
 				bytesPerSecond),
-			s.nodeRates(name("raw_rate_bytes_per_second"),
-				"What the host's fastest link signals, coding included, in bytes a second.", rawBytesPerSecond))
+			s.devRates(name("raw_rate_bytes_per_second"),
+				"What the host's link signals, coding included, in bytes a second.", rawBytesPerSecond))
 	}
 	return append(list,
 		family{name("uplink_info"), "What is at the other end of a link that is up.", gauge, len(s.ports), 320,
 			s.uplinkInfo(name("uplink_info"), g)},
-		family{name("info"), "Name and address of a " + what + ".", gauge, len(s.nodes), 160, s.info(name("info"))},
+		family{name("info"), "Name and address of a " + what + ".", gauge, len(s.devs), 160, s.info(name("info"), g)},
 		s.perDevice(name("collect_duration_seconds"),
 			"Time in which the counters were read: those of the whole fabric are read at once.",
 			func(x *snapshot) float64 { return x.took.Seconds() }),
@@ -171,9 +172,9 @@ func (s *side) portRates(name, help string, rate func(ib.LinkRate) float64) fami
 	}}
 }
 
-// nodeRates is for hosts: infiniband_exporter gives them one rate each.
-func (s *side) nodeRates(name, help string, rate func(ib.LinkRate) float64) family {
-	return family{name, help, gauge, len(s.nodes), len(name) + 60, func(b []byte, x *snapshot, from, to int) []byte {
+// devRates is for hosts: infiniband_exporter gives each of their ports a rate.
+func (s *side) devRates(name, help string, rate func(ib.LinkRate) float64) family {
+	return family{name, help, gauge, len(s.devs), len(name) + 60, func(b []byte, x *snapshot, from, to int) []byte {
 		for i := from; i < to; i++ {
 			end := len(s.ports)
 			if i+1 < len(s.first) {
@@ -211,13 +212,13 @@ func (s *side) uplinkInfo(name string, g *topo.Graph) func([]byte, *snapshot, in
 	}
 }
 
-func (s *side) info(name string) func([]byte, *snapshot, int, int) []byte {
+func (s *side) info(name string, g *topo.Graph) func([]byte, *snapshot, int, int) []byte {
 	return func(b []byte, x *snapshot, from, to int) []byte {
 		for i := from; i < to; i++ {
 			b = append(b, name...)
-			b = append(b, s.node.at(i)...)
+			b = append(b, s.dev.at(i)...)
 			b = append(b, `,lid="`...)
-			b = strconv.AppendUint(b, uint64(x.lids.lid[x.lids.first[s.nodes[i].Index]]), 10)
+			b = strconv.AppendUint(b, uint64(x.lids.of(g, s.devs[i])), 10)
 			b = append(b, "\"} 1\n"...)
 		}
 		return b
@@ -225,7 +226,7 @@ func (s *side) info(name string) func([]byte, *snapshot, int, int) []byte {
 }
 
 func (s *side) perDevice(name, help string, value func(*snapshot) float64) family {
-	return family{name, help, gauge, len(s.nodes), len(name) + 90, func(b []byte, x *snapshot, from, to int) []byte {
+	return family{name, help, gauge, len(s.devs), len(name) + 90, func(b []byte, x *snapshot, from, to int) []byte {
 		v := appendValue(nil, value(x))
 		for i := from; i < to; i++ {
 			b = append(b, name...)

@@ -30,15 +30,15 @@ func (t *texts) at(i int) []byte {
 // side is the ports of switches, or those of hosts, under the names of infiniband_exporter.
 type side struct {
 	word    string         // "switch" or "hca": in names, and the label that has the node's description
-	nodes   []*topo.Node   // those that have a cable
-	first   []int32        // of nodes: the place of the first of their ports below
+	devs    []topo.PortRef // devices that have a cable: switches, and ports of hosts, each of which has a GUID of its own
+	first   []int32        // of devices: the place of the first of their ports below
 	ports   []int32        // places in Manager.Ports of the ports that have a cable: nothing is said of an empty socket
 	peer    []topo.PortRef // of ports: what is at the other end
 	labels  texts          // of ports: {guid="…",port="…"} and a blank
 	uplink  texts          // of ports: all labels of what is at the other end but its LID, from the brace on
-	node    texts          // of nodes: guid and description, from the brace on
-	guid    texts          // of nodes: {guid="…"} and a blank
-	devices texts          // of nodes: {guid="…",collector="…"} and a blank
+	dev     texts          // of devices: guid and description, from the brace on
+	guid    texts          // of devices: {guid="…"} and a blank
+	devices texts          // of devices: {guid="…",collector="…"} and a blank
 }
 
 // index is all text that stays the same as long as the fabric's shape does.
@@ -63,9 +63,9 @@ func newIndex(m *manager.Manager) *index {
 		if n.IsSwitch() {
 			s = &x.sides[0]
 		}
-		if last != r.Node {
+		if last != r.Node || !n.IsSwitch() {
 			last = r.Node
-			s.addNode(n)
+			s.addDevice(n, r)
 		}
 		s.addPort(g, r, int32(i))
 		x.ports = append(x.ports, int32(i))
@@ -80,15 +80,16 @@ func newIndex(m *manager.Manager) *index {
 	return x
 }
 
-func (s *side) addNode(n *topo.Node) {
-	s.nodes = append(s.nodes, n)
+func (s *side) addDevice(n *topo.Node, r topo.PortRef) {
+	guid := guidText(n.PortGUID(r.Port))
+	s.devs = append(s.devs, r)
 	s.first = append(s.first, int32(len(s.ports)))
-	s.node.add(func(b []byte) []byte {
-		return appendLabel(appendLabel(append(b, '{'), "guid", guidText(n.GUID)), s.word, description(n))
+	s.dev.add(func(b []byte) []byte {
+		return appendLabel(appendLabel(append(b, '{'), "guid", guid), s.word, description(n))
 	})
-	s.guid.add(func(b []byte) []byte { return append(appendLabel(append(b, '{'), "guid", guidText(n.GUID)), "} "...) })
+	s.guid.add(func(b []byte) []byte { return append(appendLabel(append(b, '{'), "guid", guid), "} "...) })
 	s.devices.add(func(b []byte) []byte {
-		return append(appendLabel(appendLabel(append(b, '{'), "guid", guidText(n.GUID)), "collector", s.word), "} "...)
+		return append(appendLabel(appendLabel(append(b, '{'), "guid", guid), "collector", s.word), "} "...)
 	})
 }
 
@@ -98,7 +99,7 @@ func (s *side) addPort(g *topo.Graph, r topo.PortRef, place int32) {
 	peer := g.Nodes[p.Peer]
 	s.ports = append(s.ports, place)
 	s.peer = append(s.peer, topo.PortRef{Node: p.Peer, Port: p.PeerPort})
-	guid, port := guidText(n.GUID), strconv.Itoa(int(r.Port))
+	guid, port := guidText(n.PortGUID(r.Port)), strconv.Itoa(int(r.Port))
 	s.labels.add(func(b []byte) []byte {
 		return append(appendLabel(appendLabel(append(b, '{'), "guid", guid), "port", port), "} "...)
 	})
@@ -107,7 +108,7 @@ func (s *side) addPort(g *topo.Graph, r topo.PortRef, place int32) {
 		b = appendLabel(b, "port", port)
 		b = appendLabel(b, s.word, description(n))
 		b = appendLabel(b, "uplink", description(peer))
-		b = appendLabel(b, "uplink_guid", guidText(peer.GUID))
+		b = appendLabel(b, "uplink_guid", guidText(peer.PortGUID(p.PeerPort)))
 		b = appendLabel(b, "uplink_port", strconv.Itoa(int(p.PeerPort)))
 		return appendLabel(b, "uplink_type", typeWord(peer))
 	})

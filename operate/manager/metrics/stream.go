@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"io"
 	"runtime"
@@ -39,9 +41,26 @@ func blocks(list []family) (out []block) {
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, blockSize+blockSize/8); return &b }}
 
+var zippers = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // a valid level
+	return z
+}}
+
+// zip appends text as a member of a gzip file: members one after the other are a file too (RFC 1952, 2.2), so that
+// several are made at once.
+func zip(to, text []byte) []byte {
+	out := bytes.NewBuffer(to)
+	z := zippers.Get().(*gzip.Writer)
+	z.Reset(out)
+	z.Write(text) // a Buffer takes everything
+	z.Close()
+	zippers.Put(z)
+	return out.Bytes()
+}
+
 // stream makes the text of all blocks, several at once, and writes it in their order. It holds a few buffers, whatever
 // there is to write; a writer that is slow, or stuck until its deadline, holds nothing else.
-func stream(ctx context.Context, w io.Writer, all []block, s *snapshot) error {
+func stream(ctx context.Context, w io.Writer, all []block, s *snapshot, zipped bool) error {
 	workers := min(runtime.GOMAXPROCS(0), 4, len(all))
 	if workers == 0 {
 		return nil
@@ -73,6 +92,12 @@ func stream(ctx context.Context, w io.Writer, all []block, s *snapshot) error {
 					return
 				}
 				*b = all[i].append((*b)[:0], s)
+				if zipped {
+					z := buffers.Get().(*[]byte)
+					*z = zip((*z)[:0], *b)
+					b, z = z, b
+					buffers.Put(z)
+				}
 				ready[i%count] <- b
 			}
 		})

@@ -330,7 +330,9 @@ type portShape struct {
 	ActiveSpeed    *string  `json:"active_speed"`
 	ActiveWidth    *string  `json:"active_width"`
 	SupportedSpeed []string `json:"supported_speed"`
+	EnabledSpeed   []string `json:"enabled_speed"`
 	SupportedWidth []string `json:"supported_width"`
+	EnabledWidth   []string `json:"enabled_width"`
 	Severity       string   `json:"severity"`
 	HighBER        string   `json:"high_ber_severity"`
 	Peer           string   `json:"peer"`
@@ -341,6 +343,15 @@ type portShape struct {
 	PeerPortDName  string   `json:"peer_port_dname"`
 	PeerNodeDesc   string   `json:"peer_node_description"`
 	Capabilities   []string `json:"capabilities"`
+}
+
+// portDesc is how UFM describes the node of a port: that of a switch with the port's number, which clients take apart
+// at the colon.
+func portDesc(n *topo.Node, p ib.PortNum) string {
+	if n.IsSwitch() {
+		return fmt.Sprintf("%s:%d", n.Desc, p)
+	}
+	return n.Desc
 }
 
 // highBER is UFM's word for a cable that damages signals.
@@ -364,12 +375,13 @@ func (s *Server) portShape(i int, v *view, t *troubles, sm *manager.Sample) port
 	dname := fmt.Sprint(r.Port)
 	o := portShape{GUID: guidText(portGUID(n, r.Port)), Name: portName(n, r.Port), SystemID: guidText(n.GUID),
 		SystemName: n.Name, SystemGUID: guidText(n.SystemGUID), SystemType: kind,
-		NodeDesc: n.Desc, Description: kind + " IB Port",
+		NodeDesc: portDesc(n, r.Port), Description: kind + " IB Port",
 		Path: fmt.Sprintf("default / %s: %s / %s", kind, n.Name, dname), Number: int(r.Port),
 		ExternalNumber: int(r.Port), DName: dname, LID: int(q.lid),
 		PhysicalState: physWords[q.info.PortPhysicalState], LogicalState: q.info.PortState.String(),
 		MTU: q.info.NeighborMTU.Bytes(), Severity: severityOf(t.byPort[r]), HighBER: highBER(t.byPort[r]),
-		SupportedSpeed: []string{}, SupportedWidth: []string{}, Peer: notAvailable, PeerGUID: notAvailable,
+		SupportedSpeed: []string{}, SupportedWidth: []string{}, EnabledSpeed: []string{}, EnabledWidth: []string{},
+		Peer: notAvailable, PeerGUID: notAvailable,
 		PeerNodeName: notAvailable, PeerNodeGUID: notAvailable, PeerPortDName: notAvailable, PeerNodeDesc: notAvailable,
 		Capabilities: []string{}}
 	if o.PhysicalState == "" {
@@ -382,16 +394,22 @@ func (s *Server) portShape(i int, v *view, t *troubles, sm *manager.Sample) port
 	if p := &n.Ports[r.Port]; p.Speed.IsValid() {
 		o.SupportedSpeed = append(o.SupportedSpeed, p.Speed.String())
 	}
+	for _, g := range q.info.Enabled() {
+		o.EnabledSpeed = append(o.EnabledSpeed, g.String())
+	}
 	for w := ib.Width(1); w != 0; w <<= 1 {
 		if q.info.LinkWidthSupported&w != 0 && w.Lanes() > 0 {
 			o.SupportedWidth = append(o.SupportedWidth, w.String())
+		}
+		if q.info.LinkWidthEnabled&w != 0 && w.Lanes() > 0 {
+			o.EnabledWidth = append(o.EnabledWidth, w.String())
 		}
 	}
 	if p := &n.Ports[r.Port]; p.Connected() && q.info.PortState > ib.PortDown {
 		peer := g.Nodes[p.Peer]
 		o.Peer, o.PeerGUID, o.PeerNodeName, o.PeerNodeGUID = portName(peer, p.PeerPort),
 			guidText(portGUID(peer, p.PeerPort)), peer.Name, guidText(peer.GUID)
-		o.PeerPortDName, o.PeerNodeDesc = fmt.Sprint(p.PeerPort), peer.Desc
+		o.PeerPortDName, o.PeerNodeDesc = fmt.Sprint(p.PeerPort), portDesc(peer, p.PeerPort)
 		if k, ok := m.PortIndex(topo.PortRef{Node: p.Peer, Port: p.PeerPort}); ok {
 			o.PeerLID = int(v.ports[k].lid)
 		}
@@ -567,6 +585,21 @@ func (s *Server) linkSeq(only int, cable, counters bool) iter.Seq[linkShape] {
 			}
 		}
 	}
+}
+
+// none lists what no fabric in software has: virtual ports of functions, and modules of a chassis.
+func (s *Server) none(c *call) error {
+	p := pageOf(c.query)
+	if c.query.err != nil {
+		return c.query.err
+	}
+	if name := c.query.text("system"); name != "" {
+		if _, e := s.node("system", name); e != nil {
+			return e
+		}
+	}
+	writeList(c.w, p, func(func(struct{}) bool) {})
+	return nil
 }
 
 // countersOf are a port's counters by their names in the standard.

@@ -3,6 +3,7 @@ package ufm
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -190,6 +191,26 @@ func TestPages(t *testing.T) {
 	if ib.LID(all[i].LID) != pi.LID || all[i].GUID != p.guid(3) || all[i].SystemType != "Computer" {
 		t.Errorf("h3: %+v, want LID %v", all[i], pi.LID)
 	}
+	// Clients take the description of a switch's port apart at the colon.
+	k := slices.IndexFunc(all, func(x portShape) bool { return x.SystemType == "Switch" && x.Number == 2 })
+	if d := &all[k]; d.NodeDesc != d.SystemName+":2" || all[i].NodeDesc != "h3 HCA-1" ||
+		!strings.Contains(all[i].PeerNodeDesc, ":") {
+		t.Errorf("a switch's port: %+v", d)
+	}
+	if d := &all[i]; !slices.Contains(d.EnabledSpeed, "NDR") || !slices.Contains(d.EnabledSpeed, "SDR") ||
+		!slices.Contains(d.EnabledWidth, "4x") {
+		t.Errorf("enabled are %v and %v", d.EnabledSpeed, d.EnabledWidth)
+	}
+	links := p.want(200, "GET", "/ufmRest/resources/links", nil).body
+	if got := p.want(200, "GET", "/ufmRest/app/links", nil).body; got != links {
+		t.Errorf("app/links: %s", got)
+	}
+	for _, path := range []string{"/app/jobs", "/resources/vports", "/resources/vports?system=h3", "/resources/modules"} {
+		if got := p.want(200, "GET", "/ufmRest"+path, nil).body; strings.TrimSpace(got) != "[]" {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+	p.want(404, "GET", "/ufmRest/resources/vports?system=nobody", nil)
 	if x := into[map[string]any](t, p.want(200, "GET", "/ufmRest/app/smconf?param_name=sm_priority,m_key",
 		nil)); len(x) != 2 || x["m_key"] != "0x0" {
 		t.Errorf("%v", x)

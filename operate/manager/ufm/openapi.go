@@ -85,8 +85,8 @@ func (r *route) document() object {
 	answer := object{"type": "object"}
 	if name, ok := strings.CutSuffix(r.answer, "[]"); ok {
 		item := ref(name)
-		if name == "string" {
-			item = object{"type": "string"}
+		if name == "string" || name == "object" {
+			item = object{"type": name}
 		}
 		answer = object{"type": "array", "items": item}
 	} else if r.answer != "object" {

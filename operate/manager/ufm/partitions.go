@@ -371,7 +371,13 @@ func (s *Server) deletePartition(c *call) error {
 	}
 	t, ok := s.tenantOf(k)
 	if !ok {
-		return s.absent(k)
+		// A client that takes the last port out and then deletes the partition finds it gone already, which is what it
+		// asked for.
+		if e := s.absent(k); e.Status != http.StatusNotFound || !s.vanished.has(k) {
+			return e
+		}
+		c.json(struct{}{})
+		return nil
 	}
 	ctx, cancel := c.change()
 	defer cancel()
@@ -397,7 +403,31 @@ func (s *Server) remove(c *call, k ib.PKey, list []ib.GUID) error {
 	ctx, cancel := c.change()
 	defer cancel()
 	_, err := s.cfg.Tenants.Shrink(ctx, k, list, func(t tenant.Tenant) bool { return t.Name == autoName(t.Key) })
+	if _, ok := s.tenantOf(k); err == nil && !ok {
+		s.vanished.add(k)
+	}
 	return err
+}
+
+// vanished are the partitions that went with their last port. There are no more than there are keys.
+type vanished struct {
+	mu   sync.Mutex
+	keys map[ib.PKey]bool
+}
+
+func (v *vanished) add(k ib.PKey) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.keys == nil {
+		v.keys = map[ib.PKey]bool{}
+	}
+	v.keys[k.Base()] = true
+}
+
+func (v *vanished) has(k ib.PKey) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.keys[k.Base()]
 }
 
 // removeGUIDs takes ports out of a partition, by the path.

@@ -56,6 +56,7 @@ type Server struct {
 	cache       cache
 	dismissed   dismissed
 	updated     updated
+	vanished    vanished
 	jobs        jobs
 	document    []byte
 

@@ -213,6 +213,9 @@ func TestNames(t *testing.T) {
 		nil)); fmt.Sprint(list) != "[0x5 0x7 0x7fff]" {
 		t.Errorf("keys after all ports were removed: %v", list)
 	}
+	// Who then deletes the partition, as clients do, has what it wants; one that never was is not there.
+	p.want(200, "DELETE", "/ufmRest/resources/pkeys/0x6", nil)
+	p.want(404, "DELETE", "/ufmRest/resources/pkeys/0x66", nil)
 	// A tenant of the command line's is a partition here.
 	if _, err := p.book.Create(t.Context(), tenant.Tenant{Name: "red", Key: 0x10}); err != nil {
 		t.Fatal(err)
