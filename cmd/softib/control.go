@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"softib/internal/patience"
 	"softib/node/madrpc"
 	"softib/operate/control"
 	"softib/operate/forwarding"
@@ -121,7 +122,7 @@ func (p place) openMgmt(ctx context.Context, host string) (madrpc.Transport, err
 
 // dial connects to the fabric, waiting a while for one that is just starting.
 func (p place) dial(ctx context.Context) (net.Conn, error) {
-	deadline := time.Now().Add(dialPatience)
+	limit := patience.New(dialPatience)
 	for {
 		if !p.isRunning() {
 			return nil, p.notRunning()
@@ -137,8 +138,8 @@ func (p place) dial(ctx context.Context) (net.Conn, error) {
 			return nil, next(fmt.Errorf("fabric %s is not shared with you: %w", p.name, err),
 				"ask %s in which group you have to be", p.owner)
 		}
-		if time.Now().After(deadline) {
-			return nil, next(fmt.Errorf("fabric %s is starting and does not answer yet: %w", p.name, err),
+		if limit.Over() {
+			return nil, next(fmt.Errorf("fabric %s is starting and does not answer yet, after %v: %w", p.name, limit, err),
 				"wait until it says that it is up, then try again")
 		}
 		select {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/internal/patience"
 	"softib/operate/control"
 )
 
@@ -49,7 +50,7 @@ func (p place) end(ctx context.Context) error {
 	if err := askFabric(ctx, p, opDown, control.None{}, nil); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, downPatience)
+	ctx, cancel := patience.Context(ctx, downPatience)
 	defer cancel()
 	for p.isRunning() {
 		select {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"softib/driver/live"
+	"softib/internal/patience"
 	"softib/proto/ib"
 	"softib/verbs"
 )
@@ -22,7 +23,7 @@ const (
 	meshPairsMax = 1 << 14
 	// meshHostsMax bounds the hosts that take part, for the same reason.
 	meshHostsMax = 1 << 12
-	// meshPatience is how long a message may take; the slowest machine is much faster.
+	// meshPatience is how long a message may take on an idle machine; the slowest one is much faster.
 	meshPatience = 10 * time.Second
 )
 
@@ -235,7 +236,7 @@ func meshRound(ctx context.Context, hosts []*meshHost, routes map[[2]uint64][]ib
 			return nil, err
 		}
 	}
-	deadline := time.Now().Add(meshPatience)
+	limit := patience.New(meshPatience)
 	for left := n; left > 0; {
 		left = 0
 		for i, h := range hosts {
@@ -248,7 +249,7 @@ func meshRound(ctx context.Context, hosts []*meshHost, routes map[[2]uint64][]ib
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			if time.Now().After(deadline) {
+			if limit.Over() {
 				break
 			}
 			runtime.Gosched()
@@ -257,7 +258,11 @@ func meshRound(ctx context.Context, hosts []*meshHost, routes map[[2]uint64][]ib
 	var bad []string
 	for _, h := range hosts {
 		if !h.received || h.wrong != "" {
-			bad = append(bad, fmt.Sprintf("%s to %s%s", hosts[h.from].name, h.name, h.wrong))
+			wrong := h.wrong
+			if wrong == "" {
+				wrong = fmt.Sprintf(" (waited for %v)", limit)
+			}
+			bad = append(bad, fmt.Sprintf("%s to %s%s", hosts[h.from].name, h.name, wrong))
 		}
 	}
 	return bad, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"softib/driver/smrun"
+	"softib/internal/patience"
 	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -106,7 +107,7 @@ func (f *fabric) awaitUp(ctx context.Context) error {
 	for _, run := range f.runners {
 		_ = run.Do((*sm.Manager).LookAtRouters)
 	}
-	ctx, cancel := context.WithTimeout(ctx, routersPatience)
+	ctx, cancel := patience.Context(ctx, routersPatience)
 	defer cancel()
 	for k, run := range f.runners {
 		reached := f.reachable(k)

@@ -21,6 +21,13 @@ func topologyHelp() string {
 	b.WriteString("\nGenerators, with an example each:\n\n")
 	for _, g := range topo.Generators() {
 		fmt.Fprintf(&b, "  %-34s %s\n", g.Example, g.Help)
+		if len(g.Options) > 0 {
+			b.WriteString("     ")
+			for _, o := range g.Options {
+				b.WriteString(" " + o.Key + "=")
+			}
+			b.WriteByte('\n')
+		}
 	}
 	b.WriteString("\nEvery generator takes ")
 	for i, o := range topo.CommonOptions {

@@ -19,6 +19,7 @@ import (
 	"softib/capi/umad"
 	"softib/driver/live"
 	"softib/driver/span"
+	"softib/internal/patience"
 	"softib/operate/control"
 	"softib/proto/ib"
 )
@@ -200,7 +201,7 @@ func (s *server) enter(ctx context.Context, q enterRequest, r *control.Reply[ent
 	}
 	conn := r.Conn
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_ = conn.SetReadDeadline(time.Now().Add(enterPatience))
+	_ = conn.SetReadDeadline(time.Now().Add(patience.For(enterPatience)))
 	_, files, err = control.ReadFiles(conn, make([]byte, 1))
 	if err != nil || len(files) != 1 {
 		for _, f := range files {

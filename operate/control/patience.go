@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"softib/internal/packetsock"
+	"softib/internal/patience"
 )
 
 // A fabric that takes long over an answer says an empty line each beat. So a client knows one that is busy, which it
@@ -19,7 +20,7 @@ import (
 const (
 	beat = time.Second
 	// stoppedBeats is how many beats may be missing from a process that is stopped, and silentBeats from one that is
-	// not: on a machine that has much to do it may get no turn for a while.
+	// not, on a machine that has little to do: on another it may get no turn for a while.
 	stoppedBeats = 10
 	silentBeats  = 30
 )
@@ -87,7 +88,8 @@ func (e *ear) listen(read func() error) error {
 			continue
 		}
 		s := &SilentError{For: time.Duration(e.silent) * beat}
-		if s.PID, s.Stopped = processAt(e.conn); s.Stopped || e.silent >= silentBeats {
+		if s.PID, s.Stopped = processAt(e.conn); s.Stopped ||
+			s.For >= patience.For(silentBeats*beat) {
 			e.tell(0)
 			return s
 		}

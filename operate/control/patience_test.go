@@ -61,7 +61,7 @@ func TestPatience(t *testing.T) {
 	}
 	err = opEcho.Call(ctx, &script{pieces: []string{"{}\n"}}, "x", nil)
 	s, ok := errors.AsType[*control.SilentError](err)
-	if !ok || s.For != 30*time.Second || s.Stopped || told[len(told)-1] != 0 {
+	if !ok || s.For < 30*time.Second || s.Stopped || told[len(told)-1] != 0 {
 		t.Errorf("a silent one: %v", err)
 	}
 }

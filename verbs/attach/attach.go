@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"softib/driver/endpoint"
+	"softib/internal/patience"
 	"softib/internal/release"
 	"softib/internal/rundir"
 	"softib/node/agent"
@@ -110,7 +111,7 @@ func Open(o Options) (*Device, error) {
 		gone: make(chan struct{})}
 	// Peers pull large payloads from our memory, which a kernel with Yama allows to those whom we name.
 	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
-	_ = c.SetDeadline(time.Now().Add(attachPatience))
+	_ = c.SetDeadline(time.Now().Add(patience.For(attachPatience)))
 	if err := d.greet(o.Host); err != nil {
 		c.Close()
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"softib/internal/patience"
 	"softib/proto/ib"
 )
 
@@ -20,7 +21,7 @@ type Fabric interface {
 	Enforce(ctx context.Context, was, want State) error
 }
 
-// enforceMax is how long a fabric may take to be as a change wants it, and again to be as before.
+// enforceMax is how long a fabric may take to be as a change wants it, and again to be as before, on an idle machine.
 const enforceMax = 20 * time.Second
 
 // Book is the tenants of a fabric. Any number of goroutines may call it: changes are made one at a time, in the order
@@ -336,7 +337,7 @@ func (b *Book) Refresh(ctx context.Context, check func(State) error) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), enforceMax)
+	ctx, cancel := patience.Context(context.WithoutCancel(ctx), enforceMax)
 	defer cancel()
 	return b.fabric.Enforce(ctx, s, s)
 }
@@ -432,7 +433,7 @@ func (b *Book) make(ctx context.Context, c Change, was State) error {
 }
 
 func (b *Book) enforce(ctx context.Context, was, want State) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), enforceMax)
+	ctx, cancel := patience.Context(context.WithoutCancel(ctx), enforceMax)
 	defer cancel()
 	return b.fabric.Enforce(ctx, was, want)
 }

@@ -13,6 +13,7 @@ import (
 	"softib/driver/endpoint"
 	"softib/driver/live"
 	"softib/internal/packetsock"
+	"softib/internal/patience"
 	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -56,7 +57,7 @@ func (s *server) serve(c packetsock.Guest) {
 	}
 	// What it says is read even if it is not let in: to close with something unread would take the refusal away from
 	// it.
-	_ = c.SetReadDeadline(time.Now().Add(helloPatience))
+	_ = c.SetReadDeadline(time.Now().Add(patience.For(helloPatience)))
 	m, fds, err := conn.Receive()
 	proto.CloseAll(fds)
 	if c.Refused != nil {

@@ -1,0 +1,123 @@
+package patience
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// mostTimes bounds how much longer anybody waits.
+const mostTimes = 60
+
+// every is how often the load is looked at while somebody waits.
+const every = 250 * time.Millisecond
+
+// loadFile is where Linux says how many programs want a processor.
+var loadFile = "/proc/loadavg"
+
+// Load is how many programs want a processor, now or over the last minute, whichever is more; 0 if nobody knows.
+func Load() float64 {
+	text, err := os.ReadFile(loadFile)
+	if err != nil {
+		return 0
+	}
+	var minute, five, fifteen float64
+	var running, all int
+	if _, err := fmt.Fscanf(strings.NewReader(string(text)), "%f %f %f %d/%d", &minute, &five, &fifteen, &running,
+		&all); err != nil {
+		return 0
+	}
+	return max(minute, float64(running))
+}
+
+// times is how much longer than on an idle machine to wait.
+func times(load float64) float64 { return min(max(load/float64(runtime.GOMAXPROCS(0)), 1), mostTimes) }
+
+// For is how long to wait, by the load of now, for what takes at most so long on an idle machine.
+func For(idle time.Duration) time.Duration { return time.Duration(float64(idle) * times(Load())) }
+
+// Limit is a wait that goes on as long as the load that is met meanwhile explains it.
+type Limit struct {
+	idle   time.Duration
+	mu     sync.Mutex
+	began  time.Time
+	looked time.Time
+	load   float64 // the highest that was met
+}
+
+// New begins to wait for what takes at most so long on an idle machine.
+func New(idle time.Duration) *Limit {
+	now := time.Now()
+	return &Limit{idle: idle, began: now, looked: now, load: Load()}
+}
+
+// Over reports whether that was long enough.
+func (l *Limit) Over() bool { return l.left() <= 0 }
+
+func (l *Limit) left() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Sub(l.looked) >= every {
+		l.looked, l.load = now, max(l.load, Load())
+	}
+	return time.Duration(float64(l.idle)*times(l.load)) - now.Sub(l.began)
+}
+
+// String says how long was waited, and why that long.
+func (l *Limit) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := time.Since(l.began).Round(100 * time.Millisecond).String()
+	if cores := runtime.GOMAXPROCS(0); l.load > float64(cores) {
+		s += fmt.Sprintf(", at a load of %.0f on %d processors", l.load, cores)
+	}
+	return s
+}
+
+// Context ends with its parent, or with context.DeadlineExceeded when the limit is over.
+func Context(parent context.Context, idle time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	l := New(idle)
+	var timer *time.Timer
+	var mu sync.Mutex // the timer's function may run before there is a timer to set
+	mu.Lock()
+	timer = time.AfterFunc(idle, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if left := l.left(); left > 0 {
+			timer.Reset(min(left, idle))
+			return
+		}
+		cancel(context.DeadlineExceeded)
+	})
+	mu.Unlock()
+	// Contexts that are made of this one have to ask it how it ended, and not the one within: it has another channel.
+	done := make(chan struct{})
+	context.AfterFunc(ctx, func() { close(done) })
+	return limited{ctx, done}, func() {
+		timer.Stop()
+		cancel(context.Canceled)
+	}
+}
+
+// limited is a context whose end is told as that of a deadline is.
+type limited struct {
+	context.Context
+	done chan struct{}
+}
+
+func (c limited) Done() <-chan struct{} { return c.done }
+
+func (c limited) Err() error {
+	select {
+	case <-c.done:
+		return context.Cause(c.Context)
+	default:
+		return nil
+	}
+}
