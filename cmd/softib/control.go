@@ -139,8 +139,8 @@ func (p place) dial(ctx context.Context) (net.Conn, error) {
 				"ask %s in which group you have to be", p.owner)
 		}
 		if limit.Over() {
-			return nil, next(fmt.Errorf("fabric %s is starting and does not answer yet, after %v: %w", p.name, limit, err),
-				"wait until it says that it is up, then try again")
+			return nil, next(fmt.Errorf("fabric %s is starting and does not answer yet, after %v: %w", p.name, limit,
+				err), "wait until it says that it is up, then try again")
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):

@@ -157,12 +157,14 @@ func (s *server) top(ctx context.Context, q topRequest, r *control.Reply[topShow
 	}()
 	bell := s.mgr.Samples(ctx)
 	by := q.By
-	sample := s.mgr.Fresh()
+	var sample *manager.Sample
 	if q.Fresh {
 		var err error
 		if sample, err = s.mgr.Measure(ctx, topSpan); err != nil {
 			return nil // it hung up
 		}
+	} else {
+		sample = s.mgr.Fresh()
 	}
 	for ; ; sample = s.mgr.Sample() {
 		if err := r.Say(topOf(s.mgr, sample, by, q.Lines, nodes)); err != nil {

@@ -7,12 +7,23 @@ import "softib/proto/ib"
 // the tick open (IBA 16.1.3.5).
 const waitTickBytes = 4
 
-// raw is every counter since the port was made.
+// raw is every counter since the port was made: rawCounter of each, in one look at the lanes.
 func (p *Port) raw() ib.Counters {
-	var c ib.Counters
-	for i := range c {
-		c[i] = p.rawCounter(ib.Counter(i))
+	c := p.cold.count
+	var flow uint64
+	for vl := range ib.NumVL {
+		l, t := p.lane(vl), &p.cold.totals[vl]
+		c[ib.PortXmitData] += t.txWords + uint64(l.tx.words)
+		c[ib.PortXmitPkts] += t.txPkts + uint64(l.tx.pkts)
+		c[ib.PortRcvData] += t.rxWords + uint64(l.rx.words)
+		c[ib.PortRcvPkts] += t.rxPkts + uint64(l.rx.pkts)
+		flow += uint64(l.fcRcvd)
 	}
+	c[ib.PortMulticastXmitPkts], c[ib.PortMulticastRcvPkts] = p.cold.mcastTx, p.cold.mcastRx
+	c[ib.PortUnicastXmitPkts] = c[ib.PortXmitPkts] - p.cold.mcastTx
+	c[ib.PortUnicastRcvPkts] = c[ib.PortRcvPkts] - p.cold.mcastRx
+	c[ib.PortXmitWait] = p.ticks(p.cold.waited)
+	c[ib.PortXmitFlowPkts], c[ib.PortRcvFlowPkts] = uint64(p.fcSent), flow
 	return c
 }
 

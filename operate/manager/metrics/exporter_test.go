@@ -187,7 +187,8 @@ func TestNames(t *testing.T) {
 	lid := fmt.Sprint(m.LID(topo.PortRef{Node: host.Index, Port: 1}))
 	if v := value(all["infiniband_switch_uplink_info"], "guid", guidText(leaf.GUID), "port", "1", "switch", "leaf1",
 		"uplink", "h1 HCA-1",
-		"uplink_guid", guidText(host.PortGUID(1)), "uplink_lid", lid, "uplink_port", "1", "uplink_type", "CA"); v != 1 ||
+		"uplink_guid", guidText(host.PortGUID(1)), "uplink_lid", lid, "uplink_port", "1", "uplink_type",
+		"CA"); v != 1 ||
 		lid == "0" {
 		t.Errorf("leaf1[1] is not seen to lead to h1, whose LID is %s", lid)
 	}

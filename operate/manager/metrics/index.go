@@ -30,7 +30,7 @@ func (t *texts) at(i int) []byte {
 // side is the ports of switches, or those of hosts, under the names of infiniband_exporter.
 type side struct {
 	word    string         // "switch" or "hca": in names, and the label that has the node's description
-	devs    []topo.PortRef // devices that have a cable: switches, and ports of hosts, each of which has a GUID of its own
+	devs    []topo.PortRef // devices that have a cable: switches, and ports of hosts, which have GUIDs of their own
 	first   []int32        // of devices: the place of the first of their ports below
 	ports   []int32        // places in Manager.Ports of the ports that have a cable: nothing is said of an empty socket
 	peer    []topo.PortRef // of ports: what is at the other end

@@ -205,7 +205,8 @@ func TestPages(t *testing.T) {
 	if got := p.want(200, "GET", "/ufmRest/app/links", nil).body; got != links {
 		t.Errorf("app/links: %s", got)
 	}
-	for _, path := range []string{"/app/jobs", "/resources/vports", "/resources/vports?system=h3", "/resources/modules"} {
+	for _, path := range []string{"/app/jobs", "/resources/vports", "/resources/vports?system=h3",
+		"/resources/modules"} {
 		if got := p.want(200, "GET", "/ufmRest"+path, nil).body; strings.TrimSpace(got) != "[]" {
 			t.Errorf("%s: %s", path, got)
 		}
