@@ -26,7 +26,7 @@ type names struct {
 
 func newNames(path string, hosts []*live.Host) *names {
 	var b bytes.Buffer
-	b.WriteString("# hosts of the fabric, for rdma_cm and softib exec --net; no interface of this machine has these addresses\n")
+	b.WriteString("# hosts of the fabric, for rdma_cm and softib exec --net; no interface of the machine has them\n")
 	for _, h := range hosts {
 		if nameShape.MatchString(h.Name()) {
 			// A name of its own for IPv6, as Debian's ip6-localhost: getaddrinfo likes to give that address first, and

@@ -98,7 +98,7 @@ func newNetUp() *cobra.Command {
 				return usage(cmd, fmt.Errorf("--mode %s: want datagram or connected", mode))
 			}
 			if !devShape.MatchString(dev) {
-				return usage(cmd, fmt.Errorf("--dev %q: want a name of at most 10 letters and digits, such as ib0", dev))
+				return usage(cmd, fmt.Errorf("--dev %q: want at most 10 letters and digits, such as ib0", dev))
 			}
 			if space != "" {
 				if space != filepath.Base(space) {

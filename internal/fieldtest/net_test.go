@@ -102,6 +102,9 @@ func TestNetworks(t *testing.T) {
 		p.download("h5", "h6")
 		p.multicast("h7", "h8", "h9")
 		p.shell("h10", "h11")
+		if p.uid == 0 {
+			p.stays("h22", "h23")
+		}
 		p.fails("h1", "h2")
 		p.everybody()
 		p.tenants()
@@ -157,7 +160,8 @@ func (p *person) shell(server, client string) {
 		}
 	}
 	p.background("listening", server, sshd, "-D", "-e", "-p", "2222", "-h", key, "-f", "/dev/null", "-o", "UsePAM=no",
-		"-o", "AuthorizedKeysFile="+key+".pub", "-o", "StrictModes=no", "-o", "PidFile=none", "-o", "PermitRootLogin=yes")
+		"-o", "AuthorizedKeysFile="+key+".pub", "-o", "StrictModes=no", "-o", "PidFile=none", "-o",
+		"PermitRootLogin=yes")
 	out, errs, _ := p.softib("exec", "--net", client, "--", "ssh", "-v", "-F", "none", "-p", "2222", "-i", key, "-o",
 		"StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", server,
 		"cat /sys/class/net/ib0/mtu; echo $SSH_CONNECTION")
@@ -183,6 +187,30 @@ func (p *person) fails(a, b string) {
 	// And somebody who has never spoken with it finds it: its groups are joined again.
 	wants(p, p.inNet("h16", "ping", "-c1", "-w20", b), "1 received")
 	wants(p, p.inNet("h16", "ping", "-6", "-c1", "-w20", "ip6-"+b), "1 received")
+}
+
+// stays is a network in a namespace of ip netns.
+func (p *person) stays(a, b string) {
+	p.Helper()
+	space := fmt.Sprintf("softib-%d", os.Getpid())
+	if out, err := exec.Command(tool(p, "ip"), "netns", "add", space).CombinedOutput(); err != nil {
+		p.Fatalf("ip netns add: %s", out)
+	}
+	p.Cleanup(func() { _ = exec.Command(tool(p, "ip"), "netns", "del", space).Run() })
+	wants(p, p.must("net", "up", a, "--netns", space), "ib0 is up")
+	out, err := exec.Command(tool(p, "ip"), "-n", space, "-br", "addr").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "198.18.0.22/15") {
+		p.Errorf("the namespace has %s", out)
+	}
+	wants(p, p.inNet(b, "ping", "-c1", "-w20", a), "1 received")
+	wants(p, p.must("net", "list"), a+"  datagram, 0 programs, stays")
+	_, errs, _ := p.softib("net", "up", a, "--netns", space)
+	wants(p, errs, "has a network already", "next: softib net down")
+	wants(p, p.must("net", "down", a), "is down")
+	out, err = exec.Command(tool(p, "ip"), "-n", space, "-br", "addr").CombinedOutput()
+	if err != nil || strings.Contains(string(out), "ib0") {
+		p.Errorf("after net down the namespace has %s", out)
+	}
 }
 
 // everybody has all hosts ping their next at the same time.
@@ -224,7 +252,8 @@ func (p *person) connected(a, b string) {
 		_, _, status := p.softib(in(a, "sh", "-c", "ss -Hltn | grep -q :5201")...)
 		return status == 0
 	})
-	wants(p, p.must(in(b, "sh", "-c", "cat /sys/class/net/ib0/mtu; ping -c1 -M do -s 65492 "+a)...), "65520\n", "1 received")
+	wants(p, p.must(in(b, "sh", "-c", "cat /sys/class/net/ib0/mtu; ping -c1 -M do -s 65492 "+a)...), "65520\n",
+		"1 received")
 	wants(p, p.must(in(b, "iperf3", "-c", a, "-n", "256M")...), "receiver")
 	_ = server.Wait()
 	_, errs, _ := p.softib("exec", "--net=tunnel", a, "--", "true")

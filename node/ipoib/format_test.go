@@ -91,6 +91,32 @@ func TestND(t *testing.T) {
 	}
 }
 
+// The private data of Linux's struct ipoib_cm_data, and its service.
+func TestGreeting(t *testing.T) {
+	want := unhex(t, "00000404 0000fff4")
+	g, err := ParseGreeting(append(want, 1, 2, 3))
+	if err != nil || g != (Greeting{QPN: 0x404, MTU: 65524}) || !bytes.Equal(g.Append(nil), want) {
+		t.Errorf("%+v, %v", g, err)
+	}
+	for i := range want {
+		if _, err := ParseGreeting(want[:i]); !errors.Is(err, ErrFormat) {
+			t.Errorf("%d bytes: %v", i, err)
+		}
+	}
+	if s := ServiceID(0x404); s != 0x1000000000000404 {
+		t.Errorf("service 0x%x", s)
+	}
+}
+
+func FuzzGreeting(f *testing.F) {
+	f.Add(Greeting{QPN: 5, MTU: 65524}.Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if g, err := ParseGreeting(b); err == nil && !bytes.Equal(g.Append(nil)[1:], b[1:greetingSize]) {
+			t.Errorf("%x becomes %+v", b, g)
+		}
+	})
+}
+
 // slowSum is RFC 1071 word by word.
 func slowSum(b []byte) uint16 {
 	var s uint32

@@ -159,6 +159,37 @@ func TestForged(t *testing.T) {
 	}
 }
 
+// A neighbour that takes connections gets one; when that is refused, datagrams for a while, and longer packets are told
+// what fits.
+func TestConnected(t *testing.T) {
+	w := newTestWorld(t, 1, 2)
+	for _, h := range w.hosts {
+		h.start(h.qpn + 1)
+		h.Interface.cfg.Connected, h.Interface.self.Flags = true, TakesRC
+	}
+	w.run(ib.Second)
+	a, b := w.hosts[0], w.hosts[1]
+	a.send(b.ip(), 1)
+	w.run(ib.Second)
+	n := a.neighbours[b.ip()]
+	if n.way.Connect == nil || n.way.Connect.QPN != b.qpn || n.way.MTU != ConnectedMTU || n.way.Datagram != 2044 {
+		t.Fatalf("the way is %+v", n.way)
+	}
+	a.HandleRefused(w.now, n.way, false)
+	a.turn()
+	if n.way.Connect != nil || n.way.MTU != 2044 {
+		t.Errorf("after a refusal the way is %+v", n.way)
+	}
+	w.run(connectAgain + ib.Second)
+	if n.way.Connect == nil {
+		t.Error("no connection is tried again")
+	}
+	a.HandleRefused(w.now, n.way, true)
+	if act, ok := a.Poll(); !ok || act.Kind != Send || act.Protocol != ARP || act.Way != n.way {
+		t.Errorf("after the end of a connection: %+v", act)
+	}
+}
+
 // What strangers say fills no more than its room, and those who are in use stay.
 func TestFlood(t *testing.T) {
 	w := newTestWorld(t, 1, 2)

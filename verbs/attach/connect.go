@@ -166,9 +166,9 @@ func move(qp *verbs.QP, steps *[3]cm.QPAttr) error {
 	for i := range steps {
 		s := &steps[i]
 		a := verbs.QPAttr{State: verbs.State(s.State), Access: verbs.Access(s.Access), PKeyIndex: s.PKeyIndex,
-			Port: s.Port, AH: verbs.AHAttr(s.AH), PathMTU: s.PathMTU, DestQPN: s.DestQPN, RQPSN: s.RQPSN, SQPSN: s.SQPSN,
-			MaxDestRD: s.MaxDestRD, MinRNRTimer: s.MinRNRTimer, Timeout: s.Timeout, RetryCnt: s.RetryCnt,
-			RNRRetry: s.RNRRetry, MaxRDAtomic: s.MaxRDAtomic}
+			Port: s.Port, AH: verbs.AHAttr(s.AH), PathMTU: s.PathMTU, DestQPN: s.DestQPN, RQPSN: s.RQPSN,
+			SQPSN: s.SQPSN, MaxDestRD: s.MaxDestRD, MinRNRTimer: s.MinRNRTimer, Timeout: s.Timeout,
+			RetryCnt: s.RetryCnt, RNRRetry: s.RNRRetry, MaxRDAtomic: s.MaxRDAtomic}
 		if err := qp.Modify(a, attrMask(s.Mask)); err != nil {
 			return err
 		}
