@@ -253,6 +253,10 @@ func (b *bench) run(ctx context.Context, only string) error {
 	tunnelLat := &figure{name: "machines: 64 bytes", unit: "µs", measure: b.machines("peering", "us-ping")}
 	tlsBW := &figure{name: "Go's TLS over such a veth", unit: "GB/s", measure: b.machines("tls", "GB/s")}
 	tlsLat := &figure{name: "Go's TLS over such a veth", unit: "µs", measure: b.machines("tls", "us-ping")}
+	ipConnected := &figure{name: "IPoIB connected: TCP (iperf3)", unit: "GB/s",
+		measure: progs.overFabric("connected", "h3", "h4")}
+	ipDatagram := &figure{name: "IPoIB datagram: TCP (iperf3)", unit: "GB/s",
+		measure: progs.overFabric("datagram", "h5", "h6")}
 	cable8 := &figure{name: "UCX over TCP over the same veth", unit: "Mmsg/s", measure: net.ucxRate}
 
 	table := []comparison{
@@ -287,6 +291,8 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{ours: roceLat, peer: cableLat, atMost: 1.5},
 		{ours: roce64K, peer: cableBW, atLeast: 0.5},
 		{ours: roce8, peer: cable8, atLeast: 3},
+		{ours: ipConnected, peer: cableBW, atLeast: 0.5},
+		{ours: ipConnected, peer: ipDatagram, atLeast: 1},
 		{ours: tunnelBW, peer: tlsBW, atLeast: 0.6},
 		{ours: tunnelLat, peer: tlsLat, atMost: 2},
 		{ours: attach, atMost: 20},

@@ -93,15 +93,51 @@ func (n *network) stream(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	p, seconds := strconv.Itoa(port), "2"
-	if n.smoke {
-		seconds = "1"
-	}
-	out, err := n.both(ctx, port, []string{"iperf3", "-s", "-1", "-p", p},
-		[]string{"iperf3", "-c", netpair.Addresses[0], "-p", p, "-t", seconds, "-J"})
+	server, client := n.iperf(port, netpair.Addresses[0])
+	out, err := n.both(ctx, port, server, client)
 	if err != nil {
 		return 0, err
 	}
+	return iperfRate(out)
+}
+
+// iperf is how iperf3 is called at both ends, for a server at an address.
+func (b *bench) iperf(port int, at string) (server, client []string) {
+	p, seconds := strconv.Itoa(port), "2"
+	if b.smoke {
+		seconds = "1"
+	}
+	return []string{"iperf3", "-s", "-1", "-p", p}, []string{"iperf3", "-c", at, "-p", p, "-t", seconds, "-J"}
+}
+
+// overFabric is what one stream of iperf3 carries between networks of two hosts, in GB/s.
+func (p *programs) overFabric(mode, from, to string) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		if _, err := program("iperf3"); err != nil {
+			return 0, err
+		}
+		if err := p.start(ctx); err != nil {
+			return 0, err
+		}
+		const port = 5201
+		on := func(host string, line ...string) []string {
+			return append([]string{"exec", "--net=" + mode, host, "--"}, line...)
+		}
+		server, client := p.iperf(port, to)
+		listens := func() bool {
+			_, err := p.command(ctx, on(to, "grep", "-q", fmt.Sprintf(":%04X 0", port), "/proc/net/tcp6")...)
+			return err == nil
+		}
+		out, err := p.serve(ctx, p.env(), p.softib, listens, port, on(to, server...), on(from, client...))
+		if err != nil {
+			return 0, err
+		}
+		return iperfRate(out)
+	}
+}
+
+// iperfRate is what iperf3 says that has arrived, in GB/s.
+func iperfRate(out string) (float64, error) {
 	var r struct {
 		End struct {
 			Received struct {
