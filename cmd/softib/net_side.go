@@ -94,6 +94,8 @@ func beNet(ctx context.Context, in io.Reader, out io.Writer) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
 		cancel()
+		// Nothing is lost that the fabric and the kernel do not clear up, and the fabric waits for the end.
+		time.AfterFunc(sidePatience, func() { os.Exit(exitFailed) })
 	}()
 	enc := json.NewEncoder(out)
 	err := q.drive(ctx, func() error { return enc.Encode(netReport{OK: true}) })
