@@ -50,7 +50,9 @@ func TestSymbols(t *testing.T) {
 		}
 	}
 	for _, s := range have {
-		if _, ok := slices.BinarySearch(want, s); !ok {
+		// Programs linked with a newer one want to find what that has.
+		isNewer := strings.HasSuffix(s, "@RDMACM_1.4") || strings.HasSuffix(s, "@RDMACM_1.5")
+		if _, ok := slices.BinarySearch(want, s); !ok && !isNewer {
 			t.Errorf("%s is not librdmacm's", s)
 		}
 	}

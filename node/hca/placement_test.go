@@ -44,12 +44,12 @@ func TestPlacement(t *testing.T) {
 			Flush: Flush{Length: 9, Type: wire.FlushGlobal, Level: wire.FlushRegion}}, WCSuccess},
 		{"a FLUSH without the right", accessAll &^ AccessFlushGlobal, flush, WCRemAccessErr},
 		{"a FLUSH against power cuts", accessAll, SendWR{Opcode: WRFlush, RemoteAddr: memVA,
-			Flush: Flush{Length: 9, Type: wire.FlushPersistent}}, WCRemInvReqErr},
+			Flush: Flush{Length: 9, Type: wire.FlushPersistent}}, WCRemAccessErr},
 		{"an atomic write without the right", AccessLocalWrite | AccessRemoteRead, write, WCRemAccessErr},
 		{"an atomic write", AccessLocalWrite | AccessRemoteWrite, write, WCSuccess},
 	} {
 		w := newWorld(t, 2, 1)
-		a, b := w.pair(conf{})
+		a, b := w.pair(conf{access: AccessRemoteWrite | AccessFlushGlobal | AccessFlushPersistent})
 		mem := make([]byte, 4096)
 		mr := must(b.h.RegMR(b.pd, mem, memVA, c.access&^AccessZeroBased))(t)
 		wr := c.wr

@@ -294,7 +294,7 @@ func (h *HCA) mergeAttr(q *QP, next, a *QPAttr, mask AttrMask) error {
 		next.PKeyIndex = a.PKeyIndex
 	}
 	if has(MaskAccess) {
-		if a.Access&^(accessAll&^AccessZeroBased) != 0 {
+		if a.Access&^(accessAll&^AccessZeroBased|AccessFlushPersistent) != 0 {
 			return badAttr(verb, "qp_access_flags", a.Access, "remote access flags")
 		}
 		next.Access = a.Access

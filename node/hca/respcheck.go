@@ -259,11 +259,9 @@ func (q *QP) checkOperation(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 	case wire.KindReadRequest:
 		need = AccessRemoteRead
 	case wire.KindFlush:
-		// To outlive the power takes memory that does; no region has that.
-		if f := p.FETH(); f.Type != wire.FlushGlobal || f.Level > wire.FlushRegion {
+		if need = flushRights(p); need == 0 || p.FETH().Level > wire.FlushRegion {
 			return q.fail(p, DropAccess, wire.NAKInvReq)
 		}
-		need = AccessFlushGlobal
 	case wire.KindAtomicWrite:
 		need = AccessRemoteWrite
 		if p.RETH.VA&7 != 0 {
@@ -359,7 +357,7 @@ func (q *QP) checkRKey(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdi
 		if r := q.h.keys.lookup(p.RETH.RKey); p.FETH().Level == wire.FlushRegion && r != nil {
 			va, n = r.va, 0 // whatever it names there
 		}
-		r, _ := q.remote(q.curPD, p.RETH.RKey, va, n, AccessFlushGlobal)
+		r, _ := q.remote(q.curPD, p.RETH.RKey, va, n, flushRights(p))
 		ok = r != nil
 	case wire.KindAtomicWrite:
 		r, mem := q.remote(q.curPD, p.RETH.RKey, p.RETH.VA, 8, AccessRemoteWrite)
@@ -372,6 +370,18 @@ func (q *QP) checkRKey(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdi
 		return q.fail(p, DropAccess, wire.NAKAccess)
 	}
 	return goOn
+}
+
+// flushRights are the rights that a FLUSH takes; none if it is of no known kind.
+func flushRights(p *wire.Packet) (need Access) {
+	t := p.FETH().Type
+	if t&wire.FlushGlobal != 0 {
+		need |= AccessFlushGlobal
+	}
+	if t&wire.FlushPersistent != 0 {
+		need |= AccessFlushPersistent
+	}
+	return need
 }
 
 // xrcSRQ is the shared queue that an XRC request names, if it is in the

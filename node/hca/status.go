@@ -234,7 +234,8 @@ const (
 	AccessZeroBased
 	_ // on demand, of huge pages: what regions are made of
 	_
-	AccessFlushGlobal // a peer may have what it wrote seen by everybody
+	AccessFlushGlobal     // a peer may have what it wrote seen by everybody
+	AccessFlushPersistent // and kept when the power fails: of queue pairs; no region has such memory
 
 	accessAll = AccessZeroBased<<1 - 1 | AccessFlushGlobal
 	// accessNeedsLocal are the rights that imply writing locally (IBA C10-107).

@@ -40,7 +40,8 @@ int softib_dealloc_td(struct ibv_td *td)
  */
 struct ibv_pd *softib_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
 {
-	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
+		SOFTIB_PARENT_DOMAIN_CC;
 	struct softib_pd *p, *inner;
 
 	if (!attr || !attr->pd || attr->comp_mask & ~known)

@@ -37,19 +37,11 @@ void softib_refuse_others(struct verbs_context *v)
 }
 
 /* Those that are functions of the library. */
-#define NONE(type, name, ...)                     \
-	EXPORT struct type *name(__VA_ARGS__)     \
-	{                                         \
-		return FAIL(EOPNOTSUPP);          \
-	}
 #define GIVES(value, name, ...)                   \
 	EXPORT int name(__VA_ARGS__)              \
 	{                                         \
 		return value;                     \
 	}
-/* There is no device whose memory could be exported that way. */
-NONE(ibv_mr, ibv_reg_dmabuf_mr, struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
-
 /* Enhanced connection establishment lets adapters of one vendor agree on more than InfiniBand has. This one has nothing
  * to agree on, and says what libibverbs says for such a provider. */
 GIVES((errno = EOPNOTSUPP), ibv_query_ece, struct ibv_qp *qp, struct ibv_ece *ece)

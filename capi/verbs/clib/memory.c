@@ -189,6 +189,47 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 	return reg_mr(pd, addr, length, iova, access);
 }
 
+/*
+ * A dma-buf, where who exports it lets processors map it (udmabuf, heaps; a memfd does as well). The region is what is
+ * mapped, so it is there as long as the region is, whatever becomes of the descriptor.
+ */
+EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+	int access)
+{
+	const int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_OPTIONAL_RANGE;
+	const bool write = access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+	uint64_t start = offset & ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
+	size_t mapped = length + (offset - start);
+	off_t size = lseek(fd, 0, SEEK_END);
+	struct softib_mr *m;
+	struct ibv_mr *mr;
+	void *map;
+
+	if (access & ~known)
+		return FAIL(EOPNOTSUPP);
+	if (size < 0)
+		return FAIL(errno == ESPIPE ? EINVAL : errno); /* it is nothing with a length */
+	if (!length || offset > (uint64_t)size || length > (uint64_t)size - offset)
+		return FAIL(EINVAL);
+	map = mmap(NULL, mapped, PROT_READ | (write ? PROT_WRITE : 0), MAP_SHARED, fd, start);
+	if (map == MAP_FAILED)
+		return FAIL(errno == ENODEV ? EOPNOTSUPP : errno);
+	mr = softib_reg_at(pd, (uint8_t *)map + (offset - start), length, iova, access);
+	if (!mr) {
+		int error = errno;
+
+		munmap(map, mapped);
+		return FAIL(error);
+	}
+	m = container_of(mr, struct softib_mr, mr);
+	m->map = map;
+	m->mapped = mapped;
+	m->range = softib_watch(map, mapped); /* a file may become shorter */
+	mr->addr = NULL;
+	return mr;
+}
+
 /* Why a region cannot be changed in that way, or 0. */
 static int check_rereg(const struct softib_mr *m, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
@@ -201,10 +242,11 @@ static int check_rereg(const struct softib_mr *m, int flags, struct ibv_pd *pd, 
 	error = new_access ? check_access(access) : 0;
 	if (error || !(moves || new_access))
 		return error;
-	/* Whether pages are asked for is settled, and device memory stays where it is. */
-	if ((new_access && (access ^ m->access) & IBV_ACCESS_ON_DEMAND) || (moves && (m->regions || length == SIZE_MAX)))
+	/* Whether pages are asked for is settled, and memory that is not the program's own stays where it is. */
+	if ((new_access && (access ^ m->access) & IBV_ACCESS_ON_DEMAND) ||
+	    (moves && (m->regions || m->map || length == SIZE_MAX)))
 		return EOPNOTSUPP;
-	if (m->regions)
+	if (m->regions || m->map)
 		return 0;
 	return check_memory(moves ? addr : m->mr.addr, moves ? length : m->mr.length, 0,
 		new_access ? (unsigned int)access : m->access);
@@ -251,6 +293,8 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	softib_unwatch(m->range);
 	if (m->regions)
 		__atomic_sub_fetch(m->regions, 1, __ATOMIC_RELEASE);
+	if (m->map)
+		munmap(m->map, m->mapped);
 	free(m);
 	return 0;
 }

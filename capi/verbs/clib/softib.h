@@ -93,6 +93,7 @@ static inline struct softib_context *to_context(struct ibv_context *context)
 /* What newer headers have than those that this is built with. */
 enum { SOFTIB_WR_FLUSH = 14, SOFTIB_QP_EX_WITH_FLUSH = 1 << 11 };
 #define SOFTIB_ACCESS_FLUSH_GLOBAL (1 << 8)
+#define SOFTIB_PARENT_DOMAIN_CC (1 << 2) /* memory that others see will do; all that we have is such */
 #define SOFTIB_ODP_SUPPORT_PLACEMENT (1 << 6 | 1 << 7) /* FLUSH, atomic write */
 #define SOFTIB_DEVICE_ATOMIC_WRITE (1ull << 40)
 #define SOFTIB_DEVICE_FLUSH_GLOBAL (1ull << 38)
@@ -218,6 +219,8 @@ struct softib_mr {
 	unsigned int access;
 	struct range *range;
 	int *regions; /* where what it is in counts its regions, or NULL; atomic */
+	void *map;    /* of a region that was mapped for it, or NULL */
+	size_t mapped;
 };
 
 bool softib_pages_on_demand(void);

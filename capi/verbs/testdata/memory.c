@@ -267,10 +267,44 @@ static void test_paging(void)
 	MUST(ibv_dereg_mr(all) == 0);
 }
 
+static void test_dmabuf(void)
+{
+	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	const size_t n = 5 * 4096;
+	int fd = memfd_create("x", 0), ends[2];
+	struct ibv_mr *of;
+	uint8_t *at;
+
+	MUST(fd >= 0 && ftruncate(fd, n) == 0 && pipe(ends) == 0);
+	at = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	MUST(at != MAP_FAILED);
+	NONE(ibv_reg_dmabuf_mr(pd, 0, n + 1, 0, fd, access), EINVAL);
+	NONE(ibv_reg_dmabuf_mr(pd, n, 8, 0, fd, access), EINVAL);
+	NONE(ibv_reg_dmabuf_mr(pd, 0, 0, 0, fd, access), EINVAL);
+	NONE(ibv_reg_dmabuf_mr(pd, UINT64_MAX, 8, 0, fd, access), EINVAL);
+	NONE(ibv_reg_dmabuf_mr(pd, 0, n, 0, fd, access | IBV_ACCESS_MW_BIND), EOPNOTSUPP);
+	NONE(ibv_reg_dmabuf_mr(pd, 0, n, 0, -1, access), EBADF);
+	NONE(ibv_reg_dmabuf_mr(pd, 0, n, 0, ends[0], access), EINVAL);
+	of = ibv_reg_dmabuf_mr(pd, 4100, 3 * 4096, 0x5000, fd, access);
+	MUST(of && of->length == 3 * 4096);
+	close(fd); /* the region keeps what it is of */
+	fill(mem, HALF, 5);
+	MUST(request(IBV_WR_RDMA_WRITE, (uintptr_t)mem, mr->lkey, 9000, 0x5000 + 8, of->rkey) == IBV_WC_SUCCESS);
+	MUST(!memcmp(at + 4108, mem, 9000));
+	MUST(request(IBV_WR_RDMA_WRITE, 0x5000 + 8, of->lkey, 9000, (uintptr_t)mem + HALF, mr->rkey) == IBV_WC_SUCCESS);
+	MUST(!memcmp(mem + HALF, mem, 9000));
+	MUST(request(IBV_WR_RDMA_WRITE, (uintptr_t)mem, mr->lkey, 8, 0x4ff8, of->rkey) == IBV_WC_REM_ACCESS_ERR);
+	MUST(ibv_rereg_mr(of, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, mem, 4096, 0) && errno == EOPNOTSUPP);
+	MUST(ibv_dereg_mr(of) == 0 && munmap(at, n) == 0);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
-} tests[] = { { "dm", test_dm }, { "forkdm", test_forkdm }, { "import", test_import }, { "paging", test_paging } };
+} tests[] = { { "dm", test_dm }, { "forkdm", test_forkdm }, { "import", test_import }, { "paging", test_paging },
+	{ "dmabuf", test_dmabuf } };
 
 int main(int argc, char **argv)
 {
