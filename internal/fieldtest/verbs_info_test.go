@@ -115,18 +115,15 @@ func gidWords(g ib.GID) string {
 func deviceSheet(n *topo.Node) sheet {
 	l := hca.DefaultLimits()
 	maxQP := 16384 // a program's share of the adapter's numbers
-	flags := "0x01121cb6 BAD_PKEY_CNTR BAD_QKEY_CNTR AUTO_PATH_MIG CHANGE_PHY_PORT CURR_QP_STATE_MOD " +
-		"PORT_ACTIVE_EVENT SYS_IMAGE_GUID RC_RNR_NAK_GEN MEM_WINDOW XRC MEM_WINDOW_TYPE_2B"
+	flags := "0x01123cb6 BAD_PKEY_CNTR BAD_QKEY_CNTR AUTO_PATH_MIG CHANGE_PHY_PORT CURR_QP_STATE_MOD " +
+		"PORT_ACTIVE_EVENT SYS_IMAGE_GUID RC_RNR_NAK_GEN SRQ_RESIZE MEM_WINDOW XRC MEM_WINDOW_TYPE_2B"
 	none := sheet{}
 	for _, name := range []string{"max_ee_rd_atom", "max_ee_init_rd_atom", "max_ee", "max_rdd", "max_raw_ipv6_qp",
 		"max_raw_ethy_qp", "max_fmr", "max_tso", "max_rwq_indirection_tables", "max_rwq_indirection_table_size",
 		"max_wq_type_rq"} {
 		none[name] = "0"
 	}
-	for _, name := range []string{"rc_odp_caps", "uc_odp_caps", "ud_odp_caps", "xrc_odp_caps"} {
-		none[name] = "NO SUPPORT"
-	}
-	for _, name := range []string{"general_odp_caps", "tso_caps", "rss_caps", "packet_pacing_caps",
+	for _, name := range []string{"tso_caps", "rss_caps", "packet_pacing_caps",
 		"cq moderation caps"} {
 		none[name] = "" // a heading
 	}
@@ -138,7 +135,7 @@ func deviceSheet(n *topo.Node) sheet {
 		"max_mr_size":   fmt.Sprintf("%#x", l.MaxMRSize),
 		"page_size_cap": fmt.Sprintf("%#x", ^uint64(os.Getpagesize()-1)), "max_qp": dec(maxQP),
 		"max_qp_wr":        dec(l.MaxQPWR),
-		"device_cap_flags": flags, "device_cap_flags_ex": "0x1121CB6", "max_sge": dec(l.MaxSGE),
+		"device_cap_flags": flags, "device_cap_flags_ex": "0x14001123CB6", "max_sge": dec(l.MaxSGE),
 		"max_sge_rd": dec(l.MaxSGE), "max_cq": dec(l.MaxCQ), "max_cqe": dec(l.MaxCQE),
 		"max_mr": dec(l.MaxMR), "max_pd": dec(l.MaxPD), "max_qp_rd_atom": dec(l.MaxRDAtomic),
 		"max_qp_init_rd_atom": dec(l.MaxInitRDAtomic), "max_res_rd_atom": dec(maxQP * int(l.MaxRDAtomic)),
@@ -149,8 +146,15 @@ func deviceSheet(n *topo.Node) sheet {
 		"max_pkeys": dec(hca.PartitionCap), "local_ca_ack_delay": "15",
 		"completion timestamp_mask": "0xffffffffffffffff", "hca_core_clock": "1000000kHZ",
 		"rx_hash_function": "0x0", "rx_hash_fields_mask": "0x0", "qp_rate_limit_min": "0kbps",
-		"qp_rate_limit_max": "0kbps tag matching not supported",
-		"max_cq_count":      "65535", "max_cq_period": "65535 us", "num_comp_vectors": "1",
+		"qp_rate_limit_max": "0kbps", "max_rndv_hdr_size": "64", "max_num_tags": "4096", "max_ops": "4096",
+		"flags": "IBV_TM_CAP_RC", "maximum available device memory": "1048576Bytes",
+		"Unknown flags":    "0x14000000000", // FLUSH and atomic write, which this ibv_devinfo has no names for
+		"general_odp_caps": "ODP_SUPPORT ODP_SUPPORT_IMPLICIT",
+		"rc_odp_caps":      "SUPPORT_SEND SUPPORT_RECV SUPPORT_WRITE SUPPORT_READ SUPPORT_ATOMIC SUPPORT_SRQ",
+		"uc_odp_caps":      "SUPPORT_SEND SUPPORT_RECV SUPPORT_WRITE SUPPORT_SRQ",
+		"ud_odp_caps":      "SUPPORT_SEND SUPPORT_RECV SUPPORT_SRQ",
+		"xrc_odp_caps":     "SUPPORT_SEND SUPPORT_WRITE SUPPORT_READ SUPPORT_ATOMIC SUPPORT_SRQ",
+		"max_cq_count":     "65535", "max_cq_period": "65535 us", "num_comp_vectors": "1",
 	}
 	for name, v := range none {
 		want[name] = v

@@ -195,6 +195,22 @@ func (h *HCA) ModifySRQ(s *SRQ, limit int) error {
 	return nil
 }
 
+// ResizeSRQ changes how many receives a shared queue holds.
+func (h *HCA) ResizeSRQ(s *SRQ, maxWR int) error {
+	const verb = "modify_srq"
+	if s == nil || s.dead {
+		return attrErr(ErrDestroyed, verb, "srq", s, "a live queue")
+	}
+	if maxWR < 1 || maxWR > h.cfg.Limits.MaxSRQWR {
+		return badAttr(verb, "max_wr", maxWR, "1 to max_srq_wr")
+	}
+	if maxWR < s.rq.len() || maxWR < s.limit {
+		return badAttr(verb, "max_wr", maxWR, "no fewer than the receives that are posted, and than srq_limit")
+	}
+	s.rq.cap, s.rq.room = maxWR, uint32(min(len(s.rq.wqes), maxWR))
+	return nil
+}
+
 // DestroySRQ frees a shared queue that no queue pair uses any more.
 func (h *HCA) DestroySRQ(s *SRQ) error {
 	if s == nil || s.dead {

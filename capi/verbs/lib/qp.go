@@ -42,8 +42,8 @@ func softib_modify_srq(handle uint32, a *C.struct_ibv_srq_attr, mask int32) int3
 			return nil
 		case C.IBV_SRQ_LIMIT:
 			return h.ModifySRQ(o.it, int(a.srq_limit))
-		case C.IBV_SRQ_MAX_WR, C.IBV_SRQ_MAX_WR | C.IBV_SRQ_LIMIT:
-			return hca.ErrNotSupported // IBV_DEVICE_SRQ_RESIZE is not among the capabilities
+		case C.IBV_SRQ_MAX_WR:
+			return h.ResizeSRQ(o.it, int(a.max_wr))
 		}
 		return hca.ErrInvalid
 	})

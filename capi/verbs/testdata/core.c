@@ -208,7 +208,10 @@ static void test_queues(void)
 	MUST(ibv_modify_srq(srq, &(struct ibv_srq_attr){ .srq_limit = 4 }, IBV_SRQ_LIMIT) == 0);
 	MUST(ibv_query_srq(srq, &sa) == 0 && sa.srq_limit == 4);
 	MUST(ibv_modify_srq(srq, &(struct ibv_srq_attr){ .srq_limit = 1000 }, IBV_SRQ_LIMIT) == EINVAL);
-	MUST(ibv_modify_srq(srq, &(struct ibv_srq_attr){ .max_wr = 16 }, IBV_SRQ_MAX_WR) == EOPNOTSUPP);
+	MUST(ibv_modify_srq(srq, &(struct ibv_srq_attr){ .max_wr = 16 }, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) == EINVAL);
+	MUST(ibv_modify_srq(srq, &(struct ibv_srq_attr){ .max_wr = 0 }, IBV_SRQ_MAX_WR) == EINVAL);
+	MUST(ibv_modify_srq(srq, &(struct ibv_srq_attr){ .max_wr = 16 }, IBV_SRQ_MAX_WR) == 0);
+	MUST(ibv_query_srq(srq, &sa) == 0 && sa.max_wr >= 16);
 	MUST(ibv_modify_srq(srq, &sa, 64) == EINVAL);
 	si.attr.max_wr = 0;
 	NONE(ibv_create_srq(pd, &si), EINVAL);
