@@ -126,6 +126,7 @@ test)
 		ucx_perftest=ucx-utils mpirun=openmpi-bin mpicc=libopenmpi-dev fi_pingpong=libfabric-bin \
 		chromium=chromium prometheus=prometheus curl=curl qperf=qperf iperf3=iperf3 strace=strace etcd=etcd-server \
 		nc.openbsd=netcat-openbsd valgrind=valgrind /usr/sbin/tgtd=tgt iscsi-test-cu=libiscsi-bin \
+		redis-server=redis-server redis-cli=redis-tools \
 		/usr/sbin/ip=iproute2 /usr/include/simgrid/engine.h=libsimgrid-dev \
 		ping=iputils-ping socat=socat ssh=openssh-client /usr/sbin/sshd=openssh-server python3=python3
 	;;

@@ -177,7 +177,27 @@ func TestPreloaded(t *testing.T) {
 			t.Errorf("curl got %q\n%s", out, s.printed())
 		}
 		s.await(`"GET /file HTTP/1.1" 200`)
-		_ = s.cmd.Process.Kill()
+		s.kill()
+	})
+	// It waits by epoll, and its client asks by a second connect whether the first has worked.
+	t.Run("redis", func(t *testing.T) {
+		client := func(args ...string) string {
+			return w.start(t, far, utility(t, "redis-cli"), append([]string{"-h", nearAddress}, args...)...).finish()
+		}
+		s := w.serve(t, near, utility(t, "redis-server"), "--save", "", "--protected-mode", "no")
+		long := strings.Repeat(text, 10000)
+		if err := os.WriteFile(file, []byte(long), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		w.start(t, far, utility(t, "sh"), "-c", "redis-cli -h "+nearAddress+" -x set key <"+file).finish()
+		if got := client("--raw", "get", "key"); got != long+"\n" {
+			t.Errorf("%d bytes came back of %d\n%s", len(got), len(long), s.printed())
+		}
+		s.kill()
+		c := w.start(t, far, utility(t, "redis-cli"), "-h", nearAddress, "ping")
+		if <-c.done; !strings.Contains(c.printed(), "Connection refused") {
+			t.Errorf("without a server: %s", c.printed())
+		}
 	})
 }
 

@@ -101,6 +101,9 @@ struct named {
 	struct named *next;
 };
 
+/* gaps.c: whether what is no socket for the kernel is one all the same, by the word of whoever made it one. */
+int is_put_under(int fd);
+
 /* names.c */
 void name_enter(struct named *named, enum kind kind);
 /* A name stays valid until name_remove; whoever destroys waits for events that others still handle. */

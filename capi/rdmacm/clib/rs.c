@@ -409,6 +409,7 @@ EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen)
 		return fail(EINVAL);
 	rs_lock(rs);
 	failed = rs->type == SOCK_DGRAM ? rs_datagram_connect(rs, addr, addrlen) : do_connect(rs, addr);
+	rs->refused = failed ? errno : 0;
 	rs_unlock(rs);
 	return failed;
 }

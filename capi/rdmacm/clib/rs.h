@@ -125,6 +125,7 @@ struct rs {
 
 	enum rs_state state;
 	int error;     /* why it is closed, until somebody was told */
+	int refused;   /* what the last rconnect has failed of */
 	uint64_t happened; /* events of the connection */
 
 	struct rdma_event_channel *channel;

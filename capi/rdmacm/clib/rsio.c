@@ -155,6 +155,10 @@ EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen)
 
 	if (!rs)
 		return -1;
+	/* So librspreload begins to make a TCP socket of one that could not connect, or that is connected by now. There is
+	 * no TCP at the fabric's addresses: the program is told why it did not connect. */
+	if (!addr && addrlen && !*addrlen && rs->refused)
+		return fail(rs->refused);
 	return give_address(&rs->id->route.addr.src_storage, rs->family, addr, addrlen);
 }
 
