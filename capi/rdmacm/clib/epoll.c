@@ -1,8 +1,8 @@
 /*
- * The librspreload of rdma-core 44 knows poll and select, and not epoll: what it gives to programs for an rsocket is for
- * the kernel a file that is never waited for (EPERM). Such files are kept here beside the epoll instance, and waited for by
- * poll, whoever stands in front of that, together with the instance itself, which has all others. Edges are not told
- * from levels, so that EPOLLET is refused as before.
+ * The librspreload of rdma-core 44 knows poll and select, and not epoll: what it gives to programs for an rsocket is
+ * for the kernel a file that is never waited for (EPERM). Such files are kept here beside the epoll instance, and
+ * waited for by poll, whoever stands in front of that, together with the instance itself, which has all others. Edges
+ * are not told from levels, so that EPOLLET is refused as before.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
