@@ -219,7 +219,7 @@ func (j *judgement) names(s *Section) {
 			words = append(words, fmt.Sprintf("%v at %s", j.s.Nodes[i].Info.NodeGUID, j.whereNode(i)))
 		}
 		f.Measured = fmt.Sprintf("%d nodes are called %q: %s", len(list), desc, few(words))
-		f.Next = "set the host name of the wrong one and restart its driver (rdma-ndd, or openibd), or name it by its " +
+		f.Next = "set the host name of the wrong one and restart its driver (rdma-ndd, openibd), or name it by its " +
 			"GUID in a node-name-map"
 		s.add(f)
 	}
