@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"softib/operate/control"
 	"softib/operate/forwarding"
 	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/subnet/sm"
 )
 
 func newRoute() *cobra.Command {
@@ -49,7 +52,50 @@ func (s *server) tables(ctx context.Context, q routeRequest, r *control.Reply[fo
 		return next(fmt.Errorf("the subnets of fabric %s share LIDs, by which tables are judged", s.f.name),
 			"softib doctor judges each subnet, softib route trace FROM TO follows one way")
 	}
-	return forwarding.Read(ctx, s.f.Fabric, s.subnets(), q.Topology, r.Say)
+	sweeping := !s.settled(ctx)
+	return forwarding.Read(ctx, s.f.Fabric, s.subnets(), q.Topology, func(p forwarding.Part) error {
+		if p.Network != nil {
+			p.Network.Sweeping = sweeping
+		}
+		return r.Say(p)
+	})
+}
+
+// settlePatience is how long somebody who wants to judge tables waits for managers that are changing them.
+const settlePatience = 5 * time.Second
+
+// settled waits until the managers of this process have nothing to do: a link that has just come up is not in the
+// tables yet, and whoever judges them at once would find hosts that nobody reaches. It is false if they go on.
+func (s *server) settled(ctx context.Context) bool {
+	busy := func() (is bool) {
+		master := false
+		for _, run := range s.f.managers() {
+			_ = run.Do(func(m *sm.Manager) { // one that has ended changes nothing
+				master = master || m.State() == mad.SMMaster
+				is = is || m.State() == mad.SMMaster && m.Sweeping()
+			})
+		}
+		for _, c := range s.f.Graph().Cables() {
+			if !master || is {
+				break
+			}
+			state := s.f.PortState(c.A)
+			is = state == ib.PortInit || state == ib.PortArmed
+		}
+		return is
+	}
+	deadline := time.Now().Add(settlePatience)
+	for busy() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
 }
 
 // heldTables are a running fabric's.

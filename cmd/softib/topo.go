@@ -128,6 +128,9 @@ func loadOrLive(ctx context.Context, out *reporter, arg, name string) (*loaded, 
 		if l.held, err = p.heldTables(ctx, routeRequest{Topology: true}); err != nil {
 			return err
 		}
+		if l.held.Network.Sweeping {
+			out.say("note: fabric %s is being swept: what is said of its routes may be of before; look again", name)
+		}
 		if l.held.Network.Topology == "" {
 			return next(fmt.Errorf("fabric %s does not say how it is cabled: it is of an older softib", name),
 				"softib down%s, then softib up -d", p.flag())

@@ -27,6 +27,8 @@ type Network struct {
 	// Topology is the fabric as it is cabled, in ibnetdiscover's format, where it was asked for: links that are down
 	// are not in it, and rates are those that links came up with.
 	Topology string `json:"topology,omitempty"`
+	// Sweeping says that a manager was still at work: tables may be of before, or of no moment at all.
+	Sweeping bool `json:"sweeping,omitempty"`
 }
 
 // Row is what one switch holds.
