@@ -17,8 +17,8 @@ import (
 )
 
 // The tenants of a fabric that spans machines. They are kept in etcd, the machine that manages the subnet makes changes
-// and puts them in force, and the others have it do that. What has changed it tells them before it is acknowledged: they
-// let programs in by it.
+// and puts them in force, and the others have it do that. What has changed it tells them before it is acknowledged:
+// they let programs in by it.
 
 const (
 	// tenantKeys is where they are in etcd, below the fabric's name.
@@ -272,7 +272,8 @@ func (j *joined) tellTenants(state func() tenant.State) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, m := range j.others() {
-		wg.Go(func() { _ = j.trunks.at.Call(ctx, m, learnTenants, s, nil) }) // one that is not reached reads it when it is
+		// One that is not reached reads it when it is.
+		wg.Go(func() { _ = j.trunks.at.Call(ctx, m, learnTenants, s, nil) })
 	}
 	wg.Wait()
 }

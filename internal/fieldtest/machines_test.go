@@ -263,7 +263,7 @@ func TestMachines(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
-	// From here on there are tenants, whichever machine rules: one has all hosts that are tried, the others come and go.
+	// From here on there are tenants, whichever machine rules: one has all hosts that are tried, others come and go.
 	book := tenants{"red": "h1,h13,h32"}
 	t.Run("tenants", func(t *testing.T) {
 		m.must(t, m.on(t.Context(), 0, "tenant", "create", "red", "--hosts", book["red"]))

@@ -66,8 +66,8 @@ func NewGuard(graph *topo.Graph, c sm.Config, trusted []topo.PortRef) *Guard {
 	return g
 }
 
-// Agree has the guards of several machines, whose managers rule in turn, make the same keys: they are made from a secret
-// in place of chance. It comes before the guard is used.
+// Agree has the guards of several machines, whose managers rule in turn, make the same keys: from a secret, in place of
+// chance. It comes before the guard is used.
 func (g *Guard) Agree(secret []byte) {
 	if len(secret) == 0 || len(g.trusted) > 0 {
 		return // the operator's

@@ -100,24 +100,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestPublicFiles reads what others have published, as far as it is small; TestPublicDumps reads the rest.
-func TestPublicFiles(t *testing.T) {
-	for _, c := range []struct {
-		name, says string
-		remarks    int
-	}{
-		{"ibtopotool-3.topo", "fabric, 6 hosts, 2 switches, 10 cables, 4 rates from 4x SDR to 4x EDR", 1},
-		{"ibtopotool-4.topo", "fabric, 1 host, 1 switch, 1 cable, 4x QDR", 0},
-		{"infiniband_exporter.ports", "fabric, 3 hosts, 4 switches, 4 cables, 4x EDR", 0},
-	} {
-		r := mustRead(t, c.name)
-		if got := Describe(r.Graph); got != c.says || len(r.Remarks) != c.remarks {
-			t.Errorf("%s: %s, %v; want %s", c.name, got, r.Remarks, c.says)
-		}
-	}
-}
-
-// TestPublicDumps reads public dumps that are too large to keep here, from a folder that has them under these names:
+// TestPublicDumps reads public dumps, which are not kept here, from a folder that has them under these names:
 // SOFTIB_DUMPS=FOLDER go test ./proto/topo -run TestPublicDumps. docs/TRUTH.md says where each comes from.
 func TestPublicDumps(t *testing.T) {
 	dir := os.Getenv("SOFTIB_DUMPS")
@@ -128,6 +111,9 @@ func TestPublicDumps(t *testing.T) {
 	for name, says := range map[string]string{
 		"ibtopotool-1.topo":       "fabric, 4 hosts, 2 switches, 7 cables, 4x SDR and 1x SDR",
 		"ibtopotool-2.topo":       "fabric, 2 hosts, 1 switch, 2 cables, 4x SDR",
+		"ibtopotool-3.topo":       "fabric, 6 hosts, 2 switches, 10 cables, 4 rates from 4x SDR to 4x EDR",
+		"ibtopotool-4.topo":       "fabric, 1 host, 1 switch, 1 cable, 4x QDR",
+		"exporter.ports":          "fabric, 3 hosts, 4 switches, 4 cables, 4x EDR",
 		"k4n3.topo":               "fabric, 128 hosts, 80 switches, 384 cables, 4x EDR",
 		"loginoff.topo":           "fabric, 144 hosts, 8 switches, 192 cables, 4x FDR10 and 4x QDR",
 		"topograph.topo":          "fabric, 542 hosts, 40 aggregation nodes, 40 switches, 1114 cables, 4x NDR",
