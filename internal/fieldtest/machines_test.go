@@ -78,6 +78,8 @@ func newMachines(t *testing.T) *machines {
 
 func (m *machines) must(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
+	late := time.AfterFunc(machinePatience, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // says where it is
+	defer late.Stop()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%q: %v\n%s", cmd.Args, err, out)
