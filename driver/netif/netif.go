@@ -47,7 +47,6 @@ type Interface struct {
 	listens chan struct{}
 	work    sync.WaitGroup
 	end     context.CancelFunc
-	cause   error
 
 	mu     sync.Mutex // guards what follows
 	engine *ipoib.Interface
