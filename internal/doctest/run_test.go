@@ -172,6 +172,9 @@ func (s *shell) atSource(program string) {
 	}
 }
 
+// progressLine is what a command says to standard error that takes more than a second.
+var progressLine = regexp.MustCompile(`(?m)^[a-z][a-z ,]*: [0-9]+ s\n`)
+
 var pageLine = regexp.MustCompile(`page +http://127\.0\.0\.1:([0-9]+)/`)
 
 // run runs a command and returns what it printed and its status.
@@ -210,7 +213,8 @@ func (s *shell) run(command string) (out string, status int) {
 		if m := pageLine.FindStringSubmatch(r.text); m != nil {
 			s.port = m[1]
 		}
-		return strings.ReplaceAll(r.text, "127.0.0.1:"+s.port, "127.0.0.1:"+documentPort), r.status
+		text := progressLine.ReplaceAllString(r.text, "")
+		return strings.ReplaceAll(text, "127.0.0.1:"+s.port, "127.0.0.1:"+documentPort), r.status
 	case <-time.After(patience):
 		s.Fatalf("%q has not ended after %v", command, patience)
 	}

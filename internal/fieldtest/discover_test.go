@@ -256,8 +256,8 @@ func (w *world) linkLines(nodes []*topo.Node) (out []string) {
 				w.linkWords(n, p))
 			far, in, ok := w.peer(n, p)
 			if ok && w.portInfo(n, p).PortState != ib.PortDown {
-				s += fmt.Sprintf(" %s %d %d[ ] %q ( )", hexGUID(far.PortGUID(ib.PortNum(in))), w.lid(far, in), in,
-					far.Desc)
+				s += fmt.Sprintf(" %s %d %d[ ] %q (%s )", hexGUID(far.PortGUID(ib.PortNum(in))), w.lid(far, in), in,
+					far.Desc, w.couldBe(n, p))
 			} else {
 				s += ` [ ] "" ( )`
 			}
@@ -265,6 +265,15 @@ func (w *world) linkLines(nodes []*topo.Node) (out []string) {
 		}
 	}
 	return out
+}
+
+// couldBe is what iblinkinfo says of a link that has fewer lanes than both of its ends can do.
+func (w *world) couldBe(n *topo.Node, p int) string {
+	at := topo.PortRef{Node: n.Index, Port: ib.PortNum(p)}
+	if can := w.g.CapableLink(at).Width; can != w.g.LinkRate(at).Width {
+		return fmt.Sprintf("Could be %dX", can.Lanes())
+	}
+	return ""
 }
 
 func linkTexts(text string) []string {

@@ -21,7 +21,7 @@ static void create_srq(void)
 		.cq = c ? c->o : NULL, .srq_type = one_in(8) ? odd() : rnd(2), .comp_mask = one_in(8) ? bits() : 15,
 	};
 	struct ibv_srq *o;
-	bool xrc;
+	bool xrc, with_cq;
 
 	if (!ROOM(srq) || (max_wr > 10000 && max_wr < 1u << 30))
 		return;
@@ -35,11 +35,13 @@ static void create_srq(void)
 	if (a.attr.max_wr < max_wr || a.attr.max_sge < max_sge)
 		die("%u requests of %u elements for %u of %u", a.attr.max_wr, a.attr.max_sge, max_wr, max_sge);
 	xrc = a.comp_mask & IBV_SRQ_INIT_ATTR_TYPE && a.srq_type == IBV_SRQT_XRC;
-	ADD(srq, { .o = o, .pd = base(p), .xrcd = a.comp_mask & IBV_SRQ_INIT_ATTR_XRCD ? x : NULL, .cq = a.comp_mask & IBV_SRQ_INIT_ATTR_CQ ? c : NULL });
+	/* A plain one has no use for a completion queue, and the kernel does not look at it. */
+	with_cq = a.comp_mask & IBV_SRQ_INIT_ATTR_CQ && a.comp_mask & IBV_SRQ_INIT_ATTR_TYPE && a.srq_type != IBV_SRQT_BASIC;
+	ADD(srq, { .o = o, .pd = base(p), .xrcd = a.comp_mask & IBV_SRQ_INIT_ATTR_XRCD ? x : NULL, .cq = with_cq ? c : NULL });
 	base(p)->users++;
 	if (a.comp_mask & IBV_SRQ_INIT_ATTR_XRCD && x)
 		x->users++;
-	if (a.comp_mask & IBV_SRQ_INIT_ATTR_CQ && c)
+	if (with_cq && c)
 		c->users++;
 	is(ibv_get_srq_num(o, &max_wr), xrc ? 0 : EINVAL);
 }

@@ -300,7 +300,7 @@ static void reg_mr(void)
 		o = MADE(ibv_reg_mr_iova(p->o, addr, length, (uint64_t)odd() << rnd(32), access), EINVAL, EFAULT, ENOMEM, EOPNOTSUPP);
 		break;
 	case 1:
-		o = MADE(ibv_reg_dmabuf_mr(p->o, odd(), length, odd(), odd(), access), EOPNOTSUPP, EINVAL);
+		o = MADE(ibv_reg_dmabuf_mr(p->o, odd(), length, odd(), -1 - (int)rnd(9), access), EOPNOTSUPP, EINVAL, EBADF);
 		break;
 	default:
 		o = MADE(ibv_reg_mr(p->o, addr, length, access), EINVAL, EFAULT, ENOMEM, EOPNOTSUPP);
