@@ -99,8 +99,8 @@ func (m *Manager) judge(s *Sample) {
 		m.alarms = health.NewAlarms(health.DefaultPatience())
 	}
 	m.judgedAt = s.At
-	list = append(m.oneDead(list), health.Traffic(m.judged, interval, limits)...)
-	for _, c := range m.alarms.Update(s.At, append(list, m.conditions()...)) {
+	all := append(m.oneDead(list), health.Traffic(m.judged, interval, limits)...)
+	for _, c := range m.alarms.Update(s.At, append(all, m.conditions()...)) {
 		m.alarmChanged(c)
 	}
 }
