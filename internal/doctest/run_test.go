@@ -175,6 +175,9 @@ func (s *shell) atSource(program string) {
 // progressLine is what a command says to standard error that takes more than a second.
 var progressLine = regexp.MustCompile(`(?m)^[a-z][a-z ,]*: [0-9]+ s\n`)
 
+// takenLine is what is said where a fabric of another test has the port of the documents.
+var takenLine = regexp.MustCompile(`(?m)^note +\S+ is taken, .*\n`)
+
 var pageLine = regexp.MustCompile(`page +http://127\.0\.0\.1:([0-9]+)/`)
 
 // run runs a command and returns what it printed and its status.
@@ -213,7 +216,7 @@ func (s *shell) run(command string) (out string, status int) {
 		if m := pageLine.FindStringSubmatch(r.text); m != nil {
 			s.port = m[1]
 		}
-		text := progressLine.ReplaceAllString(r.text, "")
+		text := takenLine.ReplaceAllString(progressLine.ReplaceAllString(r.text, ""), "")
 		return strings.ReplaceAll(text, "127.0.0.1:"+s.port, "127.0.0.1:"+documentPort), r.status
 	case <-time.After(patience):
 		s.Fatalf("%q has not ended after %v", command, patience)

@@ -199,7 +199,9 @@ static void test_paging(void)
 {
 	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND;
 	const size_t n = 16 * 4096;
-	uint8_t *at = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	/* Far from where the kernel puts what libraries map meanwhile, for there is to be nothing here. */
+	uint8_t *at = mmap((void *)0x100000000000, n, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 	struct ibv_sge sge;
 	struct ibv_mr *of, *all;
 	uint64_t far;
