@@ -65,6 +65,7 @@ type Endpoint struct {
 	machine Machine
 	wire    Wire
 	net     Lines // to other machines; nil if there are none
+	lines   []*Out
 	watcher *Watcher
 
 	// mu guards the engine and everything below that is not atomic.
@@ -663,7 +664,7 @@ func (e *Endpoint) DropOut(r *Out) {
 	if len(r.parked) > 0 {
 		e.unparkRing(r)
 	}
-	e.out = without(e.out, r)
+	e.out, e.lines = without(e.out, r), without(e.lines, r)
 	for k, rt := range e.routes {
 		if slices.Contains(rt.rings, r) {
 			delete(e.routes, k)
@@ -683,6 +684,9 @@ func without[T comparable](list []T, x T) []T {
 func (e *Endpoint) AddOut(r *Out) {
 	r.narrow(e.slows())
 	e.out = append(e.out, r)
+	if r.line != nil {
+		e.lines = append(e.lines, r)
+	}
 }
 
 // Close ends the endpoint: waiting calls return, and peers have no part in the program's memory any more. What its own

@@ -71,10 +71,8 @@ func newLineOut(to Line) (*Out, error) {
 // waited for room.
 func (e *Endpoint) pump() bool {
 	now := e.refresh() // tunnels measure round trips
-	for _, r := range e.out {
-		if r.line != nil {
-			r.line.pump(now)
-		}
+	for _, r := range e.lines {
+		r.line.pump(now)
 	}
 	e.net.Flush(now)
 	waited := e.waiting

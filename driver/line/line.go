@@ -71,6 +71,8 @@ type Set struct {
 	report func(id uint32)
 	lines  []*Line
 	by     map[uint32]*Line // by the index of what comes
+	ready  []*Line          // that may have packets
+	unsent []*Line          // that may have datagrams to send
 	in     mmsg.Inbox
 	buf    []byte
 	next   ib.Time // deadline, of those whose timers are known
@@ -89,7 +91,7 @@ func (s *Set) FD() int { return s.fd }
 func (s *Set) Close() {
 	unix.Close(s.fd)
 	s.fd = -1
-	s.lines, s.by = nil, nil
+	s.lines, s.by, s.ready, s.unsent = nil, nil, nil, nil
 }
 
 // Stats is what was counted so far.
@@ -142,21 +144,29 @@ func (l *Line) Put(now ib.Time, p *wire.Packet) {
 	if l.s.Send(now, 0, set.buf) != nil {
 		return // dead, and reported
 	}
-	if l.unsent = true; !l.s.Answered() && l.prove == ib.Never {
+	if set.stir(l); !l.s.Answered() && l.prove == ib.Never {
 		l.prove = now + provenTime
 		set.next = ib.Earlier(set.next, l.prove)
 	}
 }
 
+// stir notes that a line may have something to send.
+func (s *Set) stir(l *Line) {
+	if !l.unsent {
+		l.unsent = true
+		s.unsent = append(s.unsent, l)
+	}
+}
+
 // Flush sends what lines have to send.
 func (s *Set) Flush(now ib.Time) {
-	for _, l := range s.lines {
-		if l.unsent {
-			l.unsent = false
-			s.send(now, l)
-			s.next = ib.Earlier(s.next, l.s.NextDeadline())
-		}
+	for _, l := range s.unsent {
+		l.unsent = false
+		s.send(now, l)
+		s.next = ib.Earlier(s.next, l.s.NextDeadline())
 	}
+	clear(s.unsent)
+	s.unsent = s.unsent[:0]
 }
 
 // send sends what one line has. What the socket does not take is lost, as on the way.
@@ -201,7 +211,11 @@ func (s *Set) handle(now ib.Time, data []byte) {
 		s.stats.Strays++
 		return
 	}
-	l.ready, l.unsent = true, true
+	s.stir(l)
+	if !l.ready {
+		l.ready = true
+		s.ready = append(s.ready, l)
+	}
 	s.next = ib.Earlier(s.next, l.s.NextDeadline())
 }
 
@@ -215,12 +229,14 @@ func (s *Set) tell(l *Line) {
 
 // Next is the next packet that has come, and the port of the adapter that it came to. It is good until Receive.
 func (s *Set) Next(p *wire.Packet) (ib.PortNum, bool) {
-	for _, l := range s.lines {
+	for len(s.ready) > 0 {
+		l := s.ready[0]
 		for l.ready {
 			_, message, ok := l.s.PollMessage()
 			switch {
 			case !ok:
 				l.ready = false
+				s.ready = s.ready[1:]
 			case p.ParseBare(message) != nil:
 				s.stats.Malformed++
 			case l.cfg.Admits == nil || !l.cfg.Admits(p):
@@ -235,9 +251,7 @@ func (s *Set) Next(p *wire.Packet) (ib.PortNum, bool) {
 }
 
 // Ready reports whether Next may have something.
-func (s *Set) Ready() bool {
-	return slices.ContainsFunc(s.lines, func(l *Line) bool { return l.ready })
-}
+func (s *Set) Ready() bool { return len(s.ready) > 0 }
 
 // Unheard reports whether a peer has not said yet that it got what it was sent.
 func (s *Set) Unheard() bool {
@@ -264,7 +278,7 @@ func (s *Set) HandleTimer(now ib.Time) {
 		}
 		if now >= l.s.NextDeadline() {
 			l.s.HandleTimer(now)
-			if l.unsent = true; l.s.Dead(now) {
+			if s.stir(l); l.s.Dead(now) {
 				s.tell(l)
 			}
 		}
