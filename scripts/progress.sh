@@ -12,7 +12,7 @@ while IFS= read -r line; do
 	count=$((count + 1))
 	if ((SECONDS > last)); then
 		last=$SECONDS
-		echo "  compiled $count packages, now $line"
+		echo "  packages compiled: $count, now $line"
 	fi
 done
-echo "  compiled $count packages"
+echo "  packages compiled: $count"

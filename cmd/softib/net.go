@@ -150,12 +150,16 @@ func newNetList() *cobra.Command {
 		Args:    arguments(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.ask(cmd, netAsk{}, func(all []netShown) {
+				if len(all) == 0 {
+					fmt.Fprintln(cmd.OutOrStdout(), "no host has a network: softib exec --net h1 -- CMD makes one")
+				}
 				for _, n := range all {
 					stays := ""
 					if n.Kept {
 						stays = ", stays"
 					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s  %s, %d programs%s\n", n.Host, n.Mode, n.Programs, stays)
+					fmt.Fprintf(cmd.OutOrStdout(), "%s  %s, %s%s\n", n.Host, n.Mode,
+						numbered(n.Programs, "program", "programs"), stays)
 				}
 			})
 		},
