@@ -20,8 +20,9 @@ type Host struct {
 
 // defaults are variables that are set where the user has not.
 func (h *Host) defaults() [][2]string {
-	// NCCL 2.28's communication from inside kernels (GIN) takes every adapter for an mlx5, and crashes with another.
-	d := [][2]string{{"NCCL_GIN_ENABLE", "0"}}
+	// NCCL's communication from inside kernels (GIN) is for mlx5. 2.28 and 2.29 look for one whether or not it is
+	// enabled, and crash where there are adapters and none is an mlx5; they do not look if its type is none.
+	d := [][2]string{{"NCCL_GIN_ENABLE", "0"}, {"NCCL_GIN_TYPE", "0"}}
 	if h.UMAD != "" {
 		// A host of a fabric is one of its own to NCCL, whichever machine it is on: else it would go by shared memory
 		// between two of them, and refuse two ranks at one GPU. An interface of Ethernet is not: its name is one

@@ -30,7 +30,7 @@ func TestEnvironment(t *testing.T) {
 	want := []string{
 		"A=1", "LD_PRELOAD=" + ours + ":/x.so:/y.so", "LD_LIBRARY_PATH=" + dir,
 		"VALGRIND_OPTS=--suppressions=" + dir + "/valgrind.supp -q --num-callers=9",
-		"NCCL_GIN_ENABLE=0", "NCCL_HOSTID=h1",
+		"NCCL_GIN_ENABLE=0", "NCCL_GIN_TYPE=0", "NCCL_HOSTID=h1",
 		"SOFTIB_HOST=h1", "SOFTIB_UMAD=/run/s/umad", "SOFTIB_VERBS=/run/s/verbs", "SOFTIB_RDMACM=/run/s/rdmacm",
 		"SOFTIB_NODE_GUID=0002c903000000a1", "SOFTIB_ADDRESS=198.18.0.1", "SOFTIB_LIB=" + dir,
 	}
@@ -47,7 +47,7 @@ func TestEnvironment(t *testing.T) {
 		slices.Contains(again, "NCCL_HOSTID=h1") {
 		t.Errorf("from h1 to h2: %q", again)
 	}
-	for _, set := range []string{"NCCL_GIN_ENABLE=1", "NCCL_HOSTID=mine"} {
+	for _, set := range []string{"NCCL_GIN_ENABLE=1", "NCCL_GIN_TYPE=2", "NCCL_HOSTID=mine"} {
 		name, _, _ := strings.Cut(set, "=")
 		again := s.Environment([]string{set}, h)
 		if n := slices.IndexFunc(again, func(kv string) bool { return strings.HasPrefix(kv, name) }); again[n] != set {
@@ -56,8 +56,8 @@ func TestEnvironment(t *testing.T) {
 	}
 	// LD_PRELOAD has no quoting, and what is not known is not told.
 	got = Set{"/a b"}.Environment([]string{"LD_PRELOAD=/x.so"}, Host{Name: "h", Verbs: "s"})
-	if want := []string{"LD_PRELOAD=/x.so", "LD_LIBRARY_PATH=/a b", "NCCL_GIN_ENABLE=0", "SOFTIB_HOST=h",
-		"SOFTIB_VERBS=s", "SOFTIB_LIB=/a b"}; !slices.Equal(got, want) {
+	if want := []string{"LD_PRELOAD=/x.so", "LD_LIBRARY_PATH=/a b", "NCCL_GIN_ENABLE=0", "NCCL_GIN_TYPE=0",
+		"SOFTIB_HOST=h", "SOFTIB_VERBS=s", "SOFTIB_LIB=/a b"}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

@@ -276,7 +276,7 @@ func (p *person) findsAdapter(gpu string) {
 	}
 	wants(p, p.must("exec", "h2", "--", own), "library "+filepath.Dir(p.bin)+"/lib/libibverbs.so.1\ndevice softib0\n"+
 		"subsystem "+subsystem+"\nclass 0x020700\nmax_link_speed 32.0 GT/s PCIe\nmax_link_width 16\n",
-		"root /sys/devices/pci", "GIN 0, host h2\n")
+		"root /sys/devices/pci", "GIN 0 0, host h2\n")
 	// What the machine has of PCI itself is there too.
 	for _, list := range []string{"/sys/class/pci_bus", "/sys/devices"} {
 		seen := p.must("exec", "h2", "--", "ls", list)

@@ -22,4 +22,4 @@ for ((rank = 0; rank < ranks; rank++)); do
 	pids+=($!)
 done
 for pid in "${pids[@]}"; do wait "$pid"; done
-"$SOFTIB" top --name "$FABRIC" -n 1 # what the hosts have carried, and where
+"$SOFTIB" status --name "$FABRIC" | grep ^carried # what went by the fabric

@@ -89,6 +89,6 @@ int main(void)
 	address[-1] = '\0';
 	MUST(!is_address(strrchr(home, '/') + 1));
 	printf("root %s\n", home);
-	printf("GIN %s, host %s\n", getenv("NCCL_GIN_ENABLE"), getenv("NCCL_HOSTID"));
+	printf("GIN %s %s, host %s\n", getenv("NCCL_GIN_ENABLE"), getenv("NCCL_GIN_TYPE"), getenv("NCCL_HOSTID"));
 	return 0;
 }
