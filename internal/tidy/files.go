@@ -99,7 +99,10 @@ var (
 	machinePaths = regexp.MustCompile(`(^|[\s"'` + "`" + `(=:])/(wo` + `rk|ro` + `ot|home/[a-z]+)/`)
 )
 
-// CheckWords finds notes to self and paths of somebody's own machine, in Go
+// conflict is what git leaves in a file where two changes met.
+var conflict = regexp.MustCompile(`^(<<<<<<< |=======$|>>>>>>> )`)
+
+// CheckWords finds notes to self, paths of somebody's own machine and conflicts that were not resolved, in Go
 // files and in every other text.
 func CheckWords(m *Module) []Complaint {
 	var out []Complaint
@@ -109,6 +112,9 @@ func CheckWords(m *Module) []Complaint {
 			line++
 			if found := unfinished.Find(l); found != nil {
 				out = append(out, Complaint{name, line, fmt.Sprintf("%s: finish it, or open an issue", found)})
+			}
+			if conflict.Match(bytes.TrimRight(l, "\r\n")) {
+				out = append(out, Complaint{name, line, "a conflict that was not resolved"})
 			}
 			if found := machinePaths.Find(l); found != nil {
 				out = append(out, Complaint{name, line, fmt.Sprintf("%q is a path of one machine",

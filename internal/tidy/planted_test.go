@@ -235,6 +235,8 @@ func TestCheckWords(t *testing.T) {
 		{"note in a script", one("scripts/a.sh", "# "+fixme+"\n"), []string{"scripts/a.sh:1"}},
 		{"note in the Makefile and the CI script", map[string]string{"Makefile": "# " + todo + "\n",
 			".ci/run": "# " + todo + "\n"}, []string{".ci/run:1", "Makefile:1"}},
+		{"conflict", one("docs/a.md", "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> 1234567 (x)\n======= is a line\n"),
+			[]string{"docs/a.md:2: a conflict", "docs/a.md:4: a conflict", "docs/a.md:6: a conflict"}},
 		{"path", one("proto/ib/a.go", "package ib\n\nvar p = \""+work+"\"\n"), []string{"proto/ib/a.go:3: "}},
 		{"path at the start of a line", one("a.md", work+"\n"), []string{"a.md:1: "}},
 		{"path of a person", one("a.md", "cd "+"/ho"+"me/ann/x and "+root+"\n"), []string{"a.md:1: "}},
