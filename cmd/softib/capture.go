@@ -350,6 +350,9 @@ func (s *server) reelWriter(x *reel, asJSON bool, refs []topo.PortRef) error {
 func (s *server) portsToCapture(what []string) ([]topo.PortRef, error) {
 	g := s.f.Graph()
 	if n := g.ByName(what[0]); len(what) == 1 && n != nil {
+		if !s.f.IsHere(n.Index) {
+			return nil, elsewhere(n.Name, s.f.Where(n.Index))
+		}
 		var refs []topo.PortRef
 		for p := range n.Ports {
 			if p > 0 && n.Ports[p].Connected() {
@@ -364,6 +367,12 @@ func (s *server) portsToCapture(what []string) ([]topo.PortRef, error) {
 	ref, err := s.mgr.LinkOf(what...)
 	if err != nil {
 		return nil, s.unknownLink(err)
+	}
+	// What crosses a cable is seen at either end, and one may be another machine's.
+	if !s.f.IsHere(ref.Node) {
+		if ref = g.Peer(ref); !s.f.IsHere(ref.Node) {
+			return nil, elsewhere(g.PortName(ref), s.f.Where(ref.Node))
+		}
 	}
 	return []topo.PortRef{ref}, nil
 }

@@ -247,6 +247,7 @@ func TestMachines(t *testing.T) {
 		}
 	})
 	t.Run("rdmacm", func(t *testing.T) { m.rping(t, hosts) })
+	t.Run("mpi", func(t *testing.T) { m.mpi(t, hosts) })
 	t.Run("tools", func(t *testing.T) {
 		for i, h := range hosts {
 			out := m.must(t, m.on(t.Context(), i, "exec", h, "--", "ibhosts"))
@@ -262,6 +263,27 @@ func TestMachines(t *testing.T) {
 		out, err := m.on(t.Context(), 0, "exec", "h32", "--", "true").CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "h32 is on machine c") ||
 			!strings.Contains(string(out), "next: ") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		// Captures are made where a port is; a cable between machines has one on both. Machine a has two of the four
+		// spines, b and c one each.
+		for i, want := range []int{4, 1, 1} {
+			seen := 0
+			for spine := 1; spine <= 4; spine++ {
+				out, err := m.on(t.Context(), i, "capture", "leaf1", fmt.Sprintf("spine%d", spine), "--for", "1ms", "-w",
+					"-").CombinedOutput()
+				if err == nil {
+					seen++
+				} else if !strings.Contains(string(out), "is on machine ") {
+					t.Errorf("%v\n%s", err, out)
+				}
+			}
+			if seen != want {
+				t.Errorf("machine %c captures %d of the cables of leaf1, want %d", machineNames[i], seen, want)
+			}
+		}
+		out, err = m.on(t.Context(), 0, "capture", "h32", "--count", "1", "-w", "-").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "h32 is on machine c\nnext: ") {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})

@@ -146,17 +146,17 @@ func (p *person) mpirun(hosts []string, ranks int, transports string, argv ...st
 	return out.String()
 }
 
-// exchangeProgram is the MPI program of the tests.
-func exchangeProgram(p *person) string {
-	p.Helper()
-	out := filepath.Join(filepath.Dir(p.bin), "exchange")
-	cmd := exec.Command(tool(p, "mpicc"), "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", out,
+// exchangeProgram is the MPI program of the tests, in a folder.
+func exchangeProgram(t testing.TB, dir string) string {
+	t.Helper()
+	out := filepath.Join(dir, "exchange")
+	cmd := exec.Command(tool(t, "mpicc"), "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", out,
 		filepath.Join("testdata", "mpi", "exchange.c"))
 	if text, err := cmd.CombinedOutput(); err != nil {
-		p.Fatalf("mpicc: %v\n%s", err, text)
+		t.Fatalf("mpicc: %v\n%s", err, text)
 	}
 	if err := os.Chmod(out, 0o755); err != nil {
-		p.Fatal(err)
+		t.Fatal(err)
 	}
 	return out
 }
@@ -167,7 +167,7 @@ func exchangeProgram(p *person) string {
 func TestMPI(t *testing.T) {
 	people(t, func(p *person) {
 		p.up("fat-tree:radix=4,levels=2,speed=EDR")
-		program := exchangeProgram(p)
+		program := exchangeProgram(p, filepath.Dir(p.bin))
 		worlds := []int{2, 4, 8}
 		if p.uid != os.Getuid() {
 			worlds = []int{4}

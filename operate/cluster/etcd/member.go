@@ -181,7 +181,7 @@ func (m *Member) note(ev *cluster.Event) {
 		settled()
 	case cluster.EventRefused:
 		who := &ev.Member
-		m.refused = fail(fmt.Sprintf("give this machine another --name, or end the fabric at %s first", who.Control),
+		m.refused = fail(fmt.Sprintf("give this machine another --machine, or end the fabric at %s first", who.Control),
 			"cluster: %w: %s at %s, since %s", ErrNameTaken, ev.Name, who.Control, who.Since)
 		settled()
 	case cluster.EventLeft:
