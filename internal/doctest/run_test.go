@@ -21,10 +21,11 @@ import (
 
 	"softib/internal/built"
 	"softib/internal/listening"
+	"softib/internal/patience"
 )
 
-// patience is how long one command may take.
-const patience = 60 * time.Second
+// commandTime is how long one command may take on an idle machine.
+const commandTime = 60 * time.Second
 
 var scratch string
 
@@ -74,6 +75,8 @@ type shell struct {
 	out  *bufio.Reader
 	dir  string // in which it works
 	port string // of the fabric's page
+	// How many times as long programs send as the document says; 0 before one does.
+	slower int
 }
 
 // documentPort is the page's port as documents say it.
@@ -139,7 +142,7 @@ func newShell(t *testing.T) *shell {
 		_ = cmd.Wait()
 		r.Close()
 		for _, name := range []string{"default", "ci"} {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := patience.Context(context.Background(), commandTime)
 			down := exec.CommandContext(ctx, filepath.Join(bin, "softib"), "down", "--name", name)
 			down.Env = env
 			_ = down.Run() // there is none if the document ended it
@@ -178,12 +181,29 @@ var progressLine = regexp.MustCompile(`(?m)^[a-z][a-z ,]*: [0-9]+ s\n`)
 // takenLine is what is said where a fabric of another test has the port of the documents.
 var takenLine = regexp.MustCompile(`(?m)^note +\S+ is taken, .*\n`)
 
+// lasting is how long perftest is to send, while a document looks at the traffic.
+var lasting = regexp.MustCompile(` -D [0-9]+\b`)
+
+// longer gives a document as much longer to look at traffic as all else takes longer on a busy machine, within reason.
+// What has to agree about it does: it is the same for all of a document.
+func (s *shell) longer(option string) string {
+	if s.slower == 0 {
+		s.slower = min(int(patience.For(time.Second)/time.Second), 5)
+	}
+	sec, err := strconv.Atoi(option[len(" -D "):])
+	if err != nil {
+		s.Fatal(err)
+	}
+	return fmt.Sprintf(" -D %d", sec*s.slower)
+}
+
 var pageLine = regexp.MustCompile(`page +http://127\.0\.0\.1:([0-9]+)/`)
 
 // run runs a command and returns what it printed and its status.
 func (s *shell) run(command string) (out string, status int) {
 	s.Helper()
 	command = strings.ReplaceAll(command, "127.0.0.1:"+documentPort, "127.0.0.1:"+s.port)
+	command = lasting.ReplaceAllStringFunc(command, s.longer)
 	fmt.Fprintf(s.in, "{\n%s\n} </dev/null; printf '\\n%s%%d\\n' $?\n", command, mark)
 	type result struct {
 		text   string
@@ -208,6 +228,8 @@ func (s *shell) run(command string) (out string, status int) {
 			text.WriteString(line)
 		}
 	}()
+	ctx, cancel := patience.Context(context.Background(), commandTime)
+	defer cancel()
 	select {
 	case r := <-done:
 		if r.err != nil {
@@ -218,8 +240,8 @@ func (s *shell) run(command string) (out string, status int) {
 		}
 		text := takenLine.ReplaceAllString(progressLine.ReplaceAllString(r.text, ""), "")
 		return strings.ReplaceAll(text, "127.0.0.1:"+s.port, "127.0.0.1:"+documentPort), r.status
-	case <-time.After(patience):
-		s.Fatalf("%q has not ended after %v", command, patience)
+	case <-ctx.Done():
+		s.Fatalf("%q has not ended: %v", command, context.Cause(ctx))
 	}
 	return "", 0
 }
@@ -285,7 +307,7 @@ func (s *shell) step(path string, st step, does map[string]string) {
 	if _, mixed := does["mixed"]; mixed {
 		compare = sameMixed
 	}
-	deadline := time.Now().Add(patience)
+	limit := patience.New(commandTime)
 	for tries := 1; ; tries++ {
 		began := time.Now()
 		out, status := s.run(st.command)
@@ -299,7 +321,7 @@ func (s *shell) step(path string, st step, does map[string]string) {
 				tries)
 			return
 		}
-		if again && time.Now().Before(deadline) {
+		if again && !limit.Over() {
 			<-time.After(50 * time.Millisecond) // there are two cores, and others need them to get there
 			continue
 		}
@@ -325,13 +347,10 @@ func (s *shell) logFiles() {
 // await waits until something is true.
 func (s *shell) await(what string, is func() bool) {
 	s.Helper()
-	deadline, look := time.After(patience), time.NewTicker(20*time.Millisecond)
-	defer look.Stop()
-	for !is() {
-		select {
-		case <-look.C:
-		case <-deadline:
-			s.Fatalf("waited %v in vain for %s; next: see by hand what the step before it does", patience, what)
+	for limit := patience.New(commandTime); !is(); <-time.After(20 * time.Millisecond) {
+		if limit.Over() {
+			s.logFiles()
+			s.Fatalf("waited %v in vain for %s; next: see by hand what the step before it does", limit, what)
 		}
 	}
 }
