@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -194,6 +195,21 @@ func TestNames(t *testing.T) {
 	}
 	if v := value(all["infiniband_hca_info"], "hca", "h1 HCA-1", "lid", lid); v != 1 {
 		t.Errorf("h1 with the LID %s is %v", lid, v)
+	}
+	for name, n := range map[string]int{"switch": 6, "hca": 8} {
+		for _, what := range []string{"duration_seconds", "error", "timeout"} {
+			seen := map[string]int{}
+			for _, s := range all["infiniband_"+name+"_collect_"+what].Metric {
+				for _, l := range s.GetLabel() {
+					if l.GetName() == "collector" {
+						seen[l.GetValue()]++
+					}
+				}
+			}
+			if want := map[string]int{name: n, name + "-rcv-err": n}; !maps.Equal(seen, want) {
+				t.Errorf("infiniband_%s_collect_%s by collector: %v, want %v", name, what, seen, want)
+			}
+		}
 	}
 	rate := host.Ports[1].Rate()
 	if v := value(all["infiniband_switch_port_rate_bytes_per_second"], "guid", guidText(leaf.GUID), "port",

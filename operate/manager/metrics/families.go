@@ -225,13 +225,19 @@ func (s *side) info(name string, g *topo.Graph) func([]byte, *snapshot, int, int
 	}
 }
 
+// perDevice is a value of each device's reading: of its plain counters, and of those that tell errors apart, which
+// infiniband_exporter reads by a collector of their own (--collector.switch.rcv-err-details).
 func (s *side) perDevice(name, help string, value func(*snapshot) float64) family {
-	return family{name, help, gauge, len(s.devs), len(name) + 90, func(b []byte, x *snapshot, from, to int) []byte {
+	line := 2 * (len(name) + 90)
+	return family{name, help, gauge, len(s.devs), line, func(b []byte, x *snapshot, from, to int) []byte {
 		v := appendValue(nil, value(x))
 		for i := from; i < to; i++ {
-			b = append(b, name...)
-			b = append(b, s.devices.at(i)...)
-			b = append(b, v...)
+			for _, tail := range [...]string{`"} `, `-rcv-err"} `} {
+				b = append(b, name...)
+				b = append(b, s.devices.at(i)...)
+				b = append(b, tail...)
+				b = append(b, v...)
+			}
 		}
 		return b
 	}}

@@ -38,7 +38,7 @@ type side struct {
 	uplink  texts          // of ports: all labels of what is at the other end but its LID, from the brace on
 	dev     texts          // of devices: guid and description, from the brace on
 	guid    texts          // of devices: {guid="…"} and a blank
-	devices texts          // of devices: {guid="…",collector="…"} and a blank
+	devices texts          // of devices: {guid="…",collector="… up to the end of the word
 }
 
 // index is all text that stays the same as long as the fabric's shape does.
@@ -89,7 +89,7 @@ func (s *side) addDevice(n *topo.Node, r topo.PortRef) {
 	})
 	s.guid.add(func(b []byte) []byte { return append(appendLabel(append(b, '{'), "guid", guid), "} "...) })
 	s.devices.add(func(b []byte) []byte {
-		return append(appendLabel(appendLabel(append(b, '{'), "guid", guid), "collector", s.word), "} "...)
+		return append(append(appendLabel(append(b, '{'), "guid", guid), `,collector="`...), s.word...)
 	})
 }
 
