@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -381,6 +382,61 @@ func portErrors(text string, n *topo.Node) map[string]string {
 	return out
 }
 
+// exporterFlags are what infiniband-exporter (guilbaults) runs ibqueryerrors with, before it takes every line apart.
+var exporterFlags = []string{"--verbose", "--details", "--suppress-common", "--data", "--report-port", "--switch",
+	"--ca"}
+
+// What ibqueryerrors writes with those, line by line. A node has lines if one of its ports has counted an error, or a
+// tick of waiting: of a fabric without any, only the summary is left.
+var (
+	errorNode = regexp.MustCompile(`^Errors for (?:(0x[0-9a-f]+) )?"[^"]+"$`)
+	errorPort = regexp.MustCompile(`^   GUID 0x[0-9a-f]+ port (ALL|[1-9]\d*):` +
+		`(?: \[\w+ == [1-9]\d*(?: \([\d.]+[KMGTPE]?B?\))?\])+$`)
+	errorLink = regexp.MustCompile(`^ +Link info: +\d+ +\d+\[ +\] ==\( *(?:` +
+		`\d+X +[\d.]+ Gbps +Active/ +LinkUp\)==> +0x[0-9a-f]+ +\d+ +\d+\[ +\] "[^"]+"|` +
+		`Down/ *\w+\)==> +\[ +\] "") \( *\)$`)
+)
+
+// exporterShape wants the lines of ibqueryerrors to have that shape, and counts the nodes and ports among them.
+func exporterShape(t testing.TB, text string) (nodes, ports int) {
+	t.Helper()
+	body, summary, ok := strings.Cut("\n"+text, "\n\n## Summary: ")
+	if !ok {
+		t.Fatalf("no summary in %q", text)
+	}
+	for line := range strings.Lines(summary) {
+		if nodes++; nodes > 1 && !strings.HasPrefix(line, "##") {
+			t.Errorf("a line after the summary: %q", line)
+		}
+	}
+	nodes = 0
+	lines := strings.Split(body, "\n")[1:]
+	for i := 0; i < len(lines); {
+		m := errorNode.FindStringSubmatch(lines[i])
+		if m == nil {
+			t.Fatalf("line %d is no head of a node: %q", i+1, lines[i])
+		}
+		nodes++
+		i++
+		if m[1] != "" { // a switch begins with the sum of its ports
+			if p := errorPort.FindStringSubmatch(lines[i]); p == nil || p[1] != "ALL" {
+				t.Fatalf("line %d is no sum: %q", i+1, lines[i])
+			}
+			i++
+		}
+		for ; i+1 < len(lines) && strings.HasPrefix(lines[i], " "); i += 2 {
+			if p := errorPort.FindStringSubmatch(lines[i]); p == nil || p[1] == "ALL" {
+				t.Errorf("line %d is no port: %q", i+1, lines[i])
+			}
+			if !errorLink.MatchString(lines[i+1]) {
+				t.Errorf("line %d is no link: %q", i+2, lines[i+1])
+			}
+			ports++
+		}
+	}
+	return nodes, ports
+}
+
 func TestIbqueryerrors(t *testing.T) {
 	t.Parallel()
 	w, leaf, _ := perfWorld(t)
@@ -410,6 +466,9 @@ func TestIbqueryerrors(t *testing.T) {
 	}
 	// The manager is gone, so nobody tells levels: --skip-sl. A status of 1 says that there are errors.
 	errs := func(args ...string) string { return w.exits(1, "h1", "ibqueryerrors", args...) }
+	nodes, ports := exporterShape(t, errs(append(exporterFlags, "--skip-sl")...)) // a cable of these is out
+	same(t, "nodes for infiniband-exporter", nodes, 1)
+	same(t, "ports for infiniband-exporter", ports, bad)
 	out := errs("--skip-sl")
 	compare("ibqueryerrors", portErrors(out, leaf))
 	far := 0 // the other end of the cable that is out
@@ -503,8 +562,13 @@ func TestIbqueryerrorsManaged(t *testing.T) {
 	w := up(t, defaultSpec, brisk)
 	leaf := w.node("leaf6")
 	wants(t, w.run("h1", "ibqueryerrors"), "0 bad nodes found")
+	nodes, _ := exporterShape(t, w.run("h1", "ibqueryerrors", exporterFlags...))
+	same(t, "nodes of a clean fabric for infiniband-exporter", nodes, 0)
 	w.run("h1", "ibportstate", dec(w.lid(leaf, 0)), "7", "reset")
 	w.whole("reset")
+	nodes, ports := exporterShape(t, w.exits(1, "h1", "ibqueryerrors", exporterFlags...))
+	same(t, "nodes for infiniband-exporter", nodes, 2)
+	same(t, "ports for infiniband-exporter", ports, 2)
 	far, in, _ := w.peer(leaf, 7)
 	c := w.Counters(ref(leaf, 7))
 	for _, args := range [][]string{nil, {"-G", hexGUID(leaf.GUID)}, {"-S", hexGUID(leaf.GUID)}, {"--switch"}} {
