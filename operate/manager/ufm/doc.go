@@ -37,6 +37,11 @@
 //	                                                                                then jobs?parent_id=1 with ID and Summary
 //	SLURM plugin                POST resources/pkeys/hosts                          hosts_names is SLURM_JOB_NODELIST (h[1-4],h7), ip_over_ib and index0 may be "True"
 //	                            DELETE resources/pkeys/0x1/hosts/h[1-4],h7          nothing
+//	                            GET  monitoring/session/0/data                      one time; under it Port, names as GUID_NUMBER, statistics (before telemetry had its own port)
+//	                            GET  monitoring/aggr_topx?object=servers&attr=bw    data.device.TxBW, data.port.RxBW, …: rows of name, description, value
+//	IBM's Big Data Store        POST monitoring/snapshot                            one time; under it Port, by name objects with statistics
+//	LiCO (Lenovo)               POST monitoring/snapshot of Grid.default.GUID       Device by GUID, then Port by GUID_NUMBER, with dname, last_updated, statistics
+//	others                      POST monitoring/start                               Location is /ufmRest/monitoring/session/1; then …/data, and DELETE
 //	networking-mlnx-baremetal   GET  resources/pkeys?guids_data=False               capitals in booleans
 //	                            PUT, POST resources/pkeys/                          any status below 400
 //	                            DELETE resources/pkeys/0x1/guids/a,b                any status below 400
@@ -50,6 +55,11 @@
 //   - A change has been made, and proved, when its answer comes. Where UFM would answer with a job (hosts), the job has
 //     ended already.
 //   - Tokens are stored as hashes. A list of tokens shows how each begins, and that is enough to revoke it.
+//   - A session of monitoring shows the manager's last sample, whatever its interval is: that is a second old at most,
+//     or five on large fabrics. It ends when nobody asks for it. How monitoring/attributes is laid out is our own
+//     guess: clients only look whether names are in it.
+//   - monitoring/congestion, monitoring/port_groups and resources/health are not served: what they answer is not
+//     written anywhere that we have found.
 //   - Every wrong request gets a status of 400 or above with {"error": …, "field": …}, and has changed nothing.
 //
 // The package knows HTTP and JSON. It does not know datagrams: all it shows comes from package manager, and all it

@@ -34,6 +34,12 @@ func FuzzREST(f *testing.F) {
 		{"DELETE", "/ufmRest/jobs/1", ""},
 		{"POST", "/ufmRest/app/tokens/revoke", `{"token":"x"}`},
 		{"POST", "/dologin", `{"httpd_username":"a","httpd_password":"b"}`}, {"GET", "/openapi.json", ""},
+		{"POST", "/ufmRest/monitoring/start", `{"monitor_object":"Device","attributes":["Infiniband_CBW"],` +
+			`"functions":["RAW"],"interval":2,"objects":["Grid.default","Grid.default.` + g + `_1"]}`},
+		{"POST", "/ufmRest/monitoring/snapshot", `{"monitor_object":"Port","attributes":["Infiniband_MBIn"],` +
+			`"scope_object":"Site","objects":["Grid.default.h1"]}`},
+		{"GET", "/ufmRest/monitoring/session/0/data?pkey=0x5", ""}, {"DELETE", "/ufmRest/monitoring/session/1", ""},
+		{"GET", "/ufmRest/monitoring/aggr_topx?object=servers&attr=cong", ""},
 		{"GET", "//", ""}, {"GET", "/ufmRest/%2f%00", ""},
 	} {
 		f.Add(s[0], s[1], s[2])

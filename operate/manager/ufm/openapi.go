@@ -18,6 +18,7 @@ var shapes = map[string]reflect.Type{
 	"Port": reflect.TypeFor[portShape](),
 	"Link": reflect.TypeFor[linkShape](), "Partition": reflect.TypeFor[partitionShape](),
 	"Job": reflect.TypeFor[jobShape](), "Error": reflect.TypeFor[Error](), "Updated": reflect.TypeFor[updatedShape](),
+	"Attributes": reflect.TypeFor[attributesShape](), "Monitor": reflect.TypeFor[monitorShape](),
 }
 
 // openAPI is the document of the interface, made of the table of routes.

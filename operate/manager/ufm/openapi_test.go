@@ -108,7 +108,8 @@ func TestDocument(t *testing.T) {
 	example := strings.NewReplacer("{pkey}", "0x5", "{guids}", p.guid(2), "{hosts}", "h1", "{id}", "1", "{system}",
 		"h1", "{ports}", p.guid(1)+"_1", "{test}", "CheckLids", "{token}", "none")
 	bodies := map[string]any{"pkey": "0x6", "guids": []string{p.guid(3)}, "hosts_names": "h3", "mtu_limit": 2,
-		"rate_limit": 10, "service_level": 1, "token": "none"}
+		"rate_limit": 10, "service_level": 1, "token": "none", "monitor_object": "Port",
+		"attributes": []string{"Infiniband_MBOut"}, "objects": []string{"Grid.default"}}
 	answered := 0
 	for path, item := range doc.Paths {
 		servers := item.Servers

@@ -26,6 +26,15 @@ var (
 		{name: "rate_limit", kind: "number", about: "Gb/s"},
 		{name: "service_level", kind: "integer", about: "0 to 15"},
 	}
+	monitorFields = []param{
+		{name: "scope_object", kind: "string", about: "Site, Device or Port: what objects are; Site without"},
+		{name: "monitor_object", kind: "string", about: "Device or Port: what is shown", required: true},
+		{name: "attributes", kind: "array", about: "names, as monitoring/attributes has them", required: true},
+		{name: "functions", kind: "array", about: "RAW; so without"},
+		{name: "interval", kind: "integer", about: "seconds between questions, 1 to 3600; 30 without"},
+		{name: "objects", kind: "array", about: "Grid.default for all, Grid.default.GUID, Grid.default.GUID_PORT",
+			required: true},
+	}
 	memberFields = []param{
 		{name: "membership", kind: "string", about: "full or limited, of all; full without"},
 		{name: "memberships", kind: "array", about: "full or limited, for each of the GUIDs"},
@@ -165,6 +174,30 @@ func (s *Server) table() []route {
 		{method: get, path: "/actions/get_all_pkeys", id: "partitionsAction",
 			summary: "As GET /resources/pkeys, for older clients.", answer: "Partitions", serve: s.partitions,
 			query: partitionShown},
+
+		{method: get, path: "/monitoring/attributes", id: "monitorable", summary: "What can be monitored.",
+			answer: "Attributes", serve: s.monitorable},
+		{method: post, path: "/monitoring/snapshot", id: "snapshot",
+			summary: "Counters and rates as last sampled: by time, class and name, an object with statistics.",
+			answer:  "object", serve: s.snapshot, body: monitorFields},
+		{method: post, path: "/monitoring/start", id: "startMonitor",
+			summary: "Begin a session, which shows the same again and again. It ends when nobody asks for ten " +
+				"minutes and two intervals.",
+			answer: "Monitor", status: http.StatusAccepted, serve: s.startMonitor, body: monitorFields},
+		{method: get, path: "/monitoring/session/{id}", id: "monitor",
+			summary: "What a session shows. Number 0 is always there and has everything.", answer: "Monitor",
+			serve: s.showMonitor},
+		{method: get, path: "/monitoring/session/{id}/data", id: "monitorData",
+			summary: "What a session shows now, as a snapshot does.", answer: "object", serve: s.monitorData,
+			query: []param{{name: "pkey", kind: "string", about: "only what is in this partition"}}},
+		{method: del, path: "/monitoring/session/{id}", id: "deleteMonitor", summary: "End a session.",
+			answer: "object", serve: s.deleteMonitor},
+		{method: get, path: "/monitoring/aggr_topx", id: "topX",
+			summary: "Those that send and receive, wait and are waited for most, or have most alarms: ten " +
+				"systems, ten ports.",
+			answer: "object", serve: s.topX,
+			query: []param{{name: "object", kind: "string", about: "servers or switches", required: true},
+				{name: "attr", kind: "string", about: "bw, cong or alarms", required: true}}},
 
 		{method: get, path: "/fabricValidation/tests", id: "tests", summary: "Names of the tests that can be run.",
 			answer: "string[]", serve: s.tests},

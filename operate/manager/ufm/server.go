@@ -58,6 +58,7 @@ type Server struct {
 	updated     updated
 	vanished    vanished
 	jobs        jobs
+	monitors    monitors
 	document    []byte
 
 	ctx  context.Context

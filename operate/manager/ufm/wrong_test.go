@@ -20,7 +20,8 @@ func TestWrong(t *testing.T) {
 	}
 	rev := p.book.Revision()
 	g := p.guid(1)
-	const pk = "/resources/pkeys"
+	const pk, mon = "/resources/pkeys", "/monitoring/start"
+	const some = `"attributes":["Infiniband_MBIn"],"objects":["Grid.default"]`
 	long := strings.Repeat("f", 300)
 	for _, c := range []struct {
 		method, path, body string
@@ -119,6 +120,32 @@ func TestWrong(t *testing.T) {
 		{"GET", "/jobs/none", ``, 400, "id"},
 		{"GET", "/jobs/999", ``, 404, "id"},
 		{"DELETE", "/jobs/999", ``, 404, "id"},
+		{"POST", mon, ``, 400, "monitor_object"},
+		{"POST", mon, `{"monitor_object":"Port"}`, 400, "attributes"},
+		{"POST", mon, `{"monitor_object":"Cable",` + some + `}`, 400, "monitor_object"},
+		{"POST", mon, `{"monitor_object":"Port","scope_object":"World",` + some + `}`, 400, "scope_object"},
+		{"POST", mon, `{"monitor_object":"Port","attributes":["` + long + `"],"objects":["Grid.default"]}`, 400,
+			"attributes"},
+		{"POST", mon, `{"monitor_object":"Port","attributes":"all","objects":["Grid.default"]}`, 400, "attributes"},
+		{"POST", mon, `{"monitor_object":"Port","attributes":["Infiniband_MBIn"]}`, 400, "objects"},
+		{"POST", mon, `{"monitor_object":"Port","attributes":["Infiniband_MBIn"],"objects":["h1"]}`, 400, "objects"},
+		{"POST", mon, `{"monitor_object":"Port","attributes":["Infiniband_MBIn"],"objects":["Grid.default.x"]}`, 404,
+			"objects"},
+		{"POST", mon, `{"monitor_object":"Port","functions":["AVG"],` + some + `}`, 400, "functions"},
+		{"POST", mon, `{"monitor_object":"Port","interval":0,` + some + `}`, 400, "interval"},
+		{"POST", mon, `{"monitor_object":"Port","interval":1e300,` + some + `}`, 400, "interval"},
+		{"POST", mon, `{"monitor_object":"Port","interval":1.5,` + some + `}`, 400, "interval"},
+		{"POST", mon, `{"monitor_object":"Port","interval":"soon",` + some + `}`, 400, "interval"},
+		{"POST", "/monitoring/snapshot", `{"monitor_object":"Port"}`, 400, "attributes"},
+		{"GET", "/monitoring/session/x", ``, 400, "id"},
+		{"GET", "/monitoring/session/18446744073709551615", ``, 404, "id"},
+		{"GET", "/monitoring/session/7/data", ``, 404, "id"},
+		{"GET", "/monitoring/session/0/data?pkey=0x6", ``, 404, "pkey"},
+		{"GET", "/monitoring/session/0/data?pkey=what", ``, 400, "pkey"},
+		{"DELETE", "/monitoring/session/0", ``, 409, "id"},
+		{"DELETE", "/monitoring/session/7", ``, 404, "id"},
+		{"GET", "/monitoring/aggr_topx?attr=bw", ``, 400, "object"},
+		{"GET", "/monitoring/aggr_topx?object=servers&attr=taste", ``, 400, "attr"},
 		{"PATCH", pk, `{}`, 405, ""},
 		{"DELETE", "/app/ufm_version", ``, 405, ""},
 		{"GET", "/what/is/this", ``, 404, ""},
