@@ -17,7 +17,11 @@ func printDoctor(t *terminal, r *doctor.Report) {
 	if r.IntervalSec > 0 {
 		watched = fmt.Sprintf("over %.2g s", r.IntervalSec)
 	}
-	nodes := []string{numbered(f.Hosts, "host", "hosts"), numbered(f.Switches, "switch", "switches")}
+	nodes := []string{numbered(f.Hosts, "host", "hosts")}
+	if f.ServiceNodes > 0 {
+		nodes = append(nodes, numbered(f.ServiceNodes, "aggregation node", "aggregation nodes"))
+	}
+	nodes = append(nodes, numbered(f.Switches, "switch", "switches"))
 	if f.Routers > 0 {
 		nodes = append(nodes, numbered(f.Routers, "router", "routers"))
 	}

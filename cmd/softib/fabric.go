@@ -180,16 +180,9 @@ func (f *fabric) devices() (devs []meshDevice, silent int) {
 func (f *fabric) describe(out *reporter) {
 	g := f.Graph()
 	out.say("fabric    %s: %s", f.name, topo.Describe(g))
-	hosts := g.Hosts()
-	low, high := ib.LID(0xffff), ib.LID(0)
-	active := 0
-	for _, h := range hosts {
-		if lid, ok := f.activeLID(h); ok {
-			low, high = min(low, lid), max(high, lid)
-			active++
-		}
-	}
-	out.say("hosts     %d of %d ACTIVE: %s", active, len(hosts), lids(firstToLast(hosts), low, high))
+	hosts, service := g.HostsApart()
+	f.describeEnds(out, "hosts", hosts)
+	f.describeEnds(out, "service", service)
 	if sw := g.Switches(); len(sw) > 0 {
 		low, high := ib.LID(0xffff), ib.LID(0)
 		for _, n := range sw {
@@ -212,7 +205,7 @@ func (f *fabric) describe(out *reporter) {
 		return
 	}
 	if f.runner == nil {
-		out.say("subnet    not managed: start a manager, such as softib exec %s -- opensm", hosts[0].Name)
+		out.say("subnet    not managed: start a manager, such as softib exec %s -- opensm", g.Hosts()[0].Name)
 		return
 	}
 	if len(f.runners) > 1 {
@@ -228,15 +221,24 @@ func (f *fabric) describe(out *reporter) {
 	out.say("subnet    up in %s: %d management datagrams, %s routing", short(f.bringUp), last.MADs, last.Engine)
 }
 
-// activeLID is the address of a host's first port that is ACTIVE.
-func (f *fabric) activeLID(h *topo.Node) (ib.LID, bool) {
-	for p := 1; p < len(h.Ports); p++ {
-		pi, _ := f.PortInfo(topo.PortRef{Node: h.Index, Port: ib.PortNum(p)})
-		if pi.PortState == ib.PortActive && pi.LID != 0 {
-			return pi.LID, true
-		}
+// describeEnds says how many of some end nodes have a port that is ACTIVE, and their addresses.
+func (f *fabric) describeEnds(out *reporter, what string, nodes []*topo.Node) {
+	if len(nodes) == 0 {
+		return
 	}
-	return 0, false
+	low, high := ib.LID(0xffff), ib.LID(0)
+	active := 0
+	for _, h := range nodes {
+		isActive := 0
+		for p := range h.PortGUIDs() {
+			pi, _ := f.PortInfo(topo.PortRef{Node: h.Index, Port: ib.PortNum(p + 1)})
+			if pi.PortState == ib.PortActive && pi.LID != 0 {
+				low, high, isActive = min(low, pi.LID), max(high, pi.LID), 1
+			}
+		}
+		active += isActive
+	}
+	out.say("%-9s %d of %d ACTIVE: %s", what, active, len(nodes), lids(firstToLast(nodes), low, high))
 }
 
 // lid is the address of a switch.

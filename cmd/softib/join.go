@@ -387,7 +387,7 @@ func (j *joined) machines() (all []status.Machine) {
 		for n, at := range j.where {
 			if at == name && j.graph.Nodes[n].IsSwitch() {
 				m.Switches++
-			} else if at == name {
+			} else if at == name && !j.graph.IsPart(j.graph.Nodes[n]) {
 				m.Hosts++
 			}
 		}

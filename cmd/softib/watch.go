@@ -286,7 +286,8 @@ func (o *watchCommand) manage(f *remote.Fabric, dir string) (*manager.Manager, e
 func (o *watchCommand) describe(m *manager.Manager, f *remote.Fabric, page *web, w io.Writer) {
 	g, s, st := m.Graph(), m.Sample(), f.Stats()
 	if o.json {
-		x := watched{On: o.on, From: fromName(g, f.From()), Hosts: len(g.Hosts()), Switches: len(g.Switches()),
+		hosts, _ := g.HostsApart()
+		x := watched{On: o.on, From: fromName(g, f.From()), Hosts: len(hosts), Switches: len(g.Switches()),
 			Cables: g.NumCables(), Active: s.Active, Changes: o.changes}
 		if page != nil {
 			x.Page = page.url

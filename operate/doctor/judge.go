@@ -119,11 +119,25 @@ func (j *judgement) describe() {
 		case ib.NodeRouter:
 			f.Routers++
 		default:
-			f.Hosts++
+			if j.isPart(n) {
+				f.ServiceNodes++
+			} else {
+				f.Hosts++
+			}
 		}
 	}
 	f.Questions = j.s.Asked
 	j.report.IntervalSec = j.interval.Seconds()
+}
+
+// isPart is topo.Graph.IsPart for a node that was asked.
+func (j *judgement) isPart(n *survey.Node) bool {
+	if n.Info.NumPorts != 1 || n.Ports[1].Peer == survey.None {
+		return false
+	}
+	says := func(n *survey.Node) *topo.Node { return &topo.Node{SystemGUID: n.Info.SystemImageGUID, Desc: n.Desc} }
+	far := j.s.Nodes[n.Ports[1].Peer]
+	return far.IsSwitch() && topo.IsPart(says(n), says(far))
 }
 
 // gather makes the cables that health judges.

@@ -152,12 +152,14 @@ const FindingsMax = 500
 
 // Fabric is what was looked at.
 type Fabric struct {
-	From      string `json:"from"` // the port that the questions were asked from
-	Hosts     int    `json:"hosts"`
-	Switches  int    `json:"switches"`
-	Routers   int    `json:"routers,omitempty"`
-	Cables    int    `json:"cables"`
-	Questions int    `json:"questions"` // datagrams
+	From  string `json:"from"` // the port that the questions were asked from
+	Hosts int    `json:"hosts"`
+	// ServiceNodes are channel adapters that are part of switches, and no hosts.
+	ServiceNodes int `json:"service_nodes,omitempty"`
+	Switches     int `json:"switches"`
+	Routers      int `json:"routers,omitempty"`
+	Cables       int `json:"cables"`
+	Questions    int `json:"questions"` // datagrams
 }
 
 // Report is the doctor's word on a fabric.

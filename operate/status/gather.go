@@ -44,16 +44,17 @@ type Source struct {
 // Gather looks at a fabric: the nodes' own truth first, then what managers of this process know.
 func Gather(ctx context.Context, f Source) Status {
 	g := f.Graph()
+	hosts, service := g.HostsApart()
 	s := Status{
 		Name: f.Name, PID: os.Getpid(), Version: f.Version, Started: f.Started,
 		UptimeSec: time.Since(f.Started).Seconds(),
 		Topology:  f.Topology, Description: topo.Describe(g), Page: f.Page, Shared: f.Shared, As: f.As,
-		Hosts:    len(g.Hosts()),
+		Hosts: len(hosts), ServiceNodes: len(service),
 		Switches: len(g.Switches()), Links: g.NumCables(), LinkStates: map[string]int{},
 		Machines:  f.Machines,
 		LinksDown: []Link{}, LinksDegraded: []Link{}, Managers: []Manager{}, Programs: []Program{},
 	}
-	for _, h := range g.Hosts() {
+	for _, h := range hosts {
 		if f.isActive(h) {
 			s.HostsActive++
 		}
@@ -238,6 +239,7 @@ func (f *Source) parts(s *Status) {
 	}
 	subnets := g.Subnets()
 	s.Subnets = make([]SubnetPart, subnets.Count)
+	counted := make([]*topo.Node, subnets.Count) // the host last: once, however many ports it has there
 	for _, ref := range g.EndPorts() {
 		k := subnets.Of(ref)
 		if k < 0 {
@@ -246,7 +248,10 @@ func (f *Source) parts(s *Status) {
 		x := &s.Subnets[k]
 		switch g.Nodes[ref.Node].Type {
 		case ib.NodeCA:
-			x.Hosts++
+			if n := g.Nodes[ref.Node]; counted[k] != n && !g.IsPart(n) {
+				x.Hosts++
+				counted[k] = n
+			}
 		case ib.NodeSwitch:
 			x.Switches++
 		case ib.NodeRouter:

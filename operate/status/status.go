@@ -17,13 +17,15 @@ type Status struct {
 	Description string    `json:"description"`
 	Page        string    `json:"page,omitempty"` // where its page is
 	// Shared is the group of users who may run programs too, and As how they name the fabric.
-	Shared      string         `json:"shared,omitempty"`
-	As          string         `json:"shared_as,omitempty"`
-	Hosts       int            `json:"hosts"`
-	HostsActive int            `json:"hosts_active"`
-	Switches    int            `json:"switches"`
-	Links       int            `json:"links"`
-	LinkStates  map[string]int `json:"link_states"`
+	Shared      string `json:"shared,omitempty"`
+	As          string `json:"shared_as,omitempty"`
+	Hosts       int    `json:"hosts"`
+	HostsActive int    `json:"hosts_active"`
+	// ServiceNodes are channel adapters that are part of switches, and no hosts.
+	ServiceNodes int            `json:"service_nodes,omitempty"`
+	Switches     int            `json:"switches"`
+	Links        int            `json:"links"`
+	LinkStates   map[string]int `json:"link_states"`
 	// LinkKinds counts the links by state and rate.
 	LinkKinds     []LinkKind `json:"link_kinds"`
 	LinksDown     []Link     `json:"links_down"`

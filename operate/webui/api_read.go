@@ -19,10 +19,12 @@ type status struct {
 	Interval float64   `json:"interval_ms"`
 	Started  time.Time `json:"started"`
 	Hosts    int       `json:"hosts"`
-	Switches int       `json:"switches"`
-	Cables   int       `json:"cables"`
-	Active   int       `json:"active"`
-	Down     int       `json:"down"`
+	// Channel adapters that are part of switches.
+	ServiceNodes int `json:"service_nodes"`
+	Switches     int `json:"switches"`
+	Cables       int `json:"cables"`
+	Active       int `json:"active"`
+	Down         int `json:"down"`
 	// Bytes a second that hosts send and receive, all together.
 	Sent     float64 `json:"sent_Bps"`
 	Received float64 `json:"received_Bps"`
@@ -41,10 +43,11 @@ type status struct {
 
 func readStatus(m *manager.Manager) status {
 	s, g := m.Sample(), m.Graph()
+	hosts, service := g.HostsApart()
 	st := status{
-		Name: m.Name(), At: s.At, Interval: millis(s.Interval), Started: m.Started(), Hosts: len(g.Hosts()),
-		Switches: len(g.Switches()),
-		Cables:   len(m.Cables()), Active: s.Active, Down: s.Down, Sent: s.XmitBytes, Received: s.RcvBytes,
+		Name: m.Name(), At: s.At, Interval: millis(s.Interval), Started: m.Started(), Hosts: len(hosts),
+		ServiceNodes: len(service), Switches: len(g.Switches()),
+		Cables: len(m.Cables()), Active: s.Active, Down: s.Down, Sent: s.XmitBytes, Received: s.RcvBytes,
 		LastEvent: m.Journal().Last(), Faults: []string{},
 	}
 	for _, f := range m.Faults() {

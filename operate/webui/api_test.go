@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"softib/proto/topo"
 )
 
 // ask makes a request; headers come in pairs.
@@ -51,6 +54,29 @@ func (x *ground) get(t testing.TB, path string, v any) {
 	}
 	if err := json.Unmarshal(data, v); err != nil {
 		t.Fatalf("GET %s: %v: %s", path, err, data)
+	}
+}
+
+// TestServiceNodes: what is part of a switch is no host on the page either.
+func TestServiceNodes(t *testing.T) {
+	text, err := os.ReadFile("../../proto/topo/testdata/dumps/dgx.ibnetdiscover")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := topo.Parse("dgx", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := newGroundOf(t, "dgx", g, time.Hour)
+	var st status
+	x.get(t, "/api/v1/status", &st)
+	if st.Hosts != 9 || st.ServiceNodes != 2 || st.Switches != 2 || st.Cables != 13 {
+		t.Errorf("status: %+v", st)
+	}
+	var shown struct{ Hosts int }
+	x.get(t, "/api/v1/topology", &shown)
+	if shown.Hosts != 9 {
+		t.Errorf("the map has %d hosts", shown.Hosts)
 	}
 }
 

@@ -39,6 +39,12 @@ func newGround(t testing.TB, spec string, interval time.Duration) *ground {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newGroundOf(t, spec, g, interval)
+}
+
+// newGroundOf is newGround for a fabric that no generator makes.
+func newGroundOf(t testing.TB, spec string, g *topo.Graph, interval time.Duration) *ground {
+	t.Helper()
 	f, err := live.New(g, live.Config{})
 	if err != nil {
 		t.Fatal(err)

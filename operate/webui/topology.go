@@ -32,6 +32,7 @@ func appendTopology(dst []byte, s shape) []byte {
 	}
 	dst = append(dst, `{"name":`...)
 	text(s.name)
+	hosts, _ := g.HostsApart()
 	dst = append(dst, `,"kind":`...)
 	text(topo.Describe(g))
 	dst = append(dst, `,"version":`...)
@@ -45,7 +46,7 @@ func appendTopology(dst []byte, s shape) []byte {
 		n   int
 	}{
 		{"levels", l.Levels}, {"width", int(l.Width)}, {"height", int(l.Height)},
-		{"hosts", len(g.Hosts())}, {"switches", len(g.Switches())}, {"cellX", cellX},
+		{"hosts", len(hosts)}, {"switches", len(g.Switches())}, {"cellX", cellX},
 	} {
 		dst = append(dst, `,"`+v.key+`":`...)
 		dst = strconv.AppendInt(dst, int64(v.n), 10)

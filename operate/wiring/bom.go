@@ -97,7 +97,8 @@ func NewBill(g *topo.Graph, l *Layout) (*Bill, error) { return NewBillAt(g, l, D
 
 // NewBillAt counts what a fabric is made of. Lengths come from the layout; without one, from the cables themselves.
 func NewBillAt(g *topo.Graph, l *Layout, prices *Prices) (*Bill, error) {
-	b := &Bill{Describe: topo.Describe(g), Lengths: "the topology's own", Hosts: len(g.Hosts()),
+	hosts, _ := g.HostsApart()
+	b := &Bill{Describe: topo.Describe(g), Lengths: "the topology's own", Hosts: len(hosts),
 		Switches: []SwitchLine{}, Cables: []CableLine{}, AdapterLines: []AdapterLine{}, Estimate: prices.Origin}
 	if l != nil {
 		if list := l.unplaced(g); len(list) > 0 {
@@ -205,9 +206,6 @@ func (b *Bill) addCables(g *topo.Graph, l *Layout, prices *Prices) {
 		// What has one system image is one box: its cables are traces.
 		if x.SystemGUID == y.SystemGUID && x.GUID != y.GUID || x.IsSwitch() != y.IsSwitch() && topo.IsPart(x, y) {
 			b.Internal++
-			if x.IsSwitch() != y.IsSwitch() {
-				b.Hosts--
-			}
 			continue
 		}
 		rate := g.LinkRate(c.A)

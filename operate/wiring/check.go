@@ -50,8 +50,10 @@ type Report struct {
 	NotATree string `json:"not_a_fat_tree,omitempty"`
 	Describe string `json:"describe"`
 	Hosts    int    `json:"hosts"`
-	Switches int    `json:"switches"`
-	Cables   int    `json:"cables"`
+	// ServiceNodes are part of switches, and no hosts.
+	ServiceNodes int `json:"service_nodes,omitempty"`
+	Switches     int `json:"switches"`
+	Cables       int `json:"cables"`
 	// Planned says that there was a plan, and Matched how its nodes were found.
 	Planned bool     `json:"planned"`
 	Matched *Matched `json:"matched,omitempty"`
@@ -77,8 +79,9 @@ func (r *Report) Count(s Severity) int {
 // Check judges the wiring of a fabric.
 func Check(g *topo.Graph, o Options) *Report {
 	x := newShape(g)
-	r := &Report{Hosts: len(g.Hosts()), Switches: len(g.Switches()), Cables: g.NumCables(), Describe: topo.Describe(g),
-		Planned: o.Plan != nil}
+	hosts, service := g.HostsApart()
+	r := &Report{Hosts: len(hosts), ServiceNodes: len(service), Switches: len(g.Switches()), Cables: g.NumCables(),
+		Describe: topo.Describe(g), Planned: o.Plan != nil}
 	r.Findings = fabricFindings(g)
 	var p *pattern
 	if x.isTree() {

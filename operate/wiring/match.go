@@ -330,7 +330,9 @@ func (m *matching) compareShapes(x *shape) []Finding {
 		}
 	}
 	y := newShape(m.plan)
-	add("hosts", len(m.plan.Hosts()), len(m.g.Hosts()))
+	planned, _ := m.plan.HostsApart()
+	hosts, _ := m.g.HostsApart()
+	add("hosts", len(planned), len(hosts))
 	if !y.isTree() || !x.isTree() || y.levels != x.levels {
 		add("switches", len(m.plan.Switches()), len(m.g.Switches()))
 		if y.isTree() != x.isTree() || y.levels != x.levels {

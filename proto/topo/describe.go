@@ -15,15 +15,10 @@ func Describe(g *Graph) string {
 	if kind == "" {
 		kind = "fabric"
 	}
-	inSwitches := 0
-	for _, h := range g.hosts {
-		if g.IsPart(h) {
-			inSwitches++
-		}
-	}
-	parts := []string{kind, count(len(g.hosts)-inSwitches, "host", "hosts")}
-	if inSwitches > 0 {
-		parts = append(parts, count(inSwitches, "aggregation node", "aggregation nodes"))
+	hosts, service := g.HostsApart()
+	parts := []string{kind, count(len(hosts), "host", "hosts")}
+	if len(service) > 0 {
+		parts = append(parts, count(len(service), "aggregation node", "aggregation nodes"))
 	}
 	parts = append(parts, count(len(g.switches), "switch", "switches"))
 	if len(g.routers) > 0 {

@@ -26,6 +26,18 @@ func (g *Graph) IsPart(n *Node) bool {
 	return far.IsSwitch() && IsPart(n, far)
 }
 
+// HostsApart are the channel adapters that somebody has, and those that are part of switches and serve the fabric.
+func (g *Graph) HostsApart() (hosts, service []*Node) {
+	for _, h := range g.hosts {
+		if g.IsPart(h) {
+			service = append(service, h)
+		} else {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts, service
+}
+
 // Servers finds the servers that have several adapters, one for each GPU: channel adapters with one system image GUID.
 // It returns by node which server it is in, numbered in the order of the graph, or -1; and how many there are.
 func (g *Graph) Servers() (of []int32, count int) {

@@ -58,7 +58,9 @@ func fabricSheet(t *sheet, m *manager.Manager) {
 
 	g := m.Graph()
 	t.family("softib_nodes", "Nodes by what they are.", gauge)
-	t.add("softib_nodes", float64(len(g.Hosts())), "type", "host")
+	hosts, service := g.HostsApart()
+	t.add("softib_nodes", float64(len(hosts)), "type", "host")
+	t.add("softib_nodes", float64(len(service)), "type", "service")
 	t.add("softib_nodes", float64(len(g.Switches())), "type", "switch")
 	t.add("softib_nodes", float64(len(g.Routers())), "type", "router")
 

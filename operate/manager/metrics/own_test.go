@@ -130,6 +130,7 @@ func TestManager(t *testing.T) {
 		{"softib_sm_state", 0, []string{"state", "standby"}},
 		{"softib_sm_managers", 1, []string{"state", "master"}},
 		{"softib_nodes", 8, []string{"type", "host"}},
+		{"softib_nodes", 0, []string{"type", "service"}},
 		{"softib_nodes", 6, []string{"type", "switch"}},
 		{"softib_links", 16, []string{"state", "active"}},
 		{"softib_links", 0, []string{"state", "down"}},
