@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"softib/operate/forwarding"
+	"softib/operate/manager"
+	"softib/operate/manager/health"
 	"softib/proof/workload/perf"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -27,7 +29,8 @@ import (
 // lab is a fabric of this process with commands that talk to it.
 type lab struct {
 	*fabric
-	t *testing.T
+	t   *testing.T
+	mgr *manager.Manager
 }
 
 // newLab starts a fabric with a manager, or without one and brought up once.
@@ -83,7 +86,26 @@ func newBareLab(t *testing.T, spec string, cfg *sm.Config) *lab {
 		f.Close()
 		lock.Close()
 	})
-	return &lab{f, t}
+	return &lab{f, t, mgr}
+}
+
+// alarm waits until an alarm of a kind stands.
+func (l *lab) alarm(kind health.Kind) manager.OpenAlarm {
+	l.t.Helper()
+	samples := l.mgr.Samples(l.t.Context())
+	late := time.After(time.Minute)
+	for {
+		for _, a := range l.mgr.OpenAlarms() {
+			if a.Kind == kind {
+				return a
+			}
+		}
+		select {
+		case <-samples:
+		case <-late:
+			l.t.Fatalf("no alarm %q among %+v", kind, l.mgr.OpenAlarms())
+		}
+	}
 }
 
 // softib runs a command.

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"softib/internal/files"
+	"softib/operate/doctor"
+	"softib/operate/manager/health"
 	"softib/operate/wiring"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -119,6 +121,23 @@ func TestTopoDiffTwin(t *testing.T) {
 	const says = "degraded: leaf1[8] leaf2[8] runs at 4x DDR, and both ends can do 4x"
 	wants(t, broken(t, exitFailed, nil, "topo", "check", "live"), says)
 	wants(t, broken(t, exitFailed, nil, "topo", "check", slow), says)
+	out, _, err := softib(t, "doctor", "--interval", "0", "--json")
+	rep := asJSON[doctor.Report](t, out)
+	slowLinks := slices.DeleteFunc(rep.Section(doctor.Links).Findings, func(f doctor.Finding) bool {
+		return f.Kind != "slow-link"
+	})
+	// The other has lost a fifth: node01's port at QDR beside one at FDR10.
+	if err == nil || len(slowLinks) != 2 || slowLinks[0].Severity != doctor.Fail ||
+		!slices.Equal(slowLinks[0].Objects, []string{"leaf1[8]", "leaf2[8]"}) ||
+		!strings.Contains(slowLinks[0].Measured, "runs at 4x DDR (16 Gb/s) at leaf1[8], both ends can do 4x FDR10") ||
+		slowLinks[0].Next == "" {
+		t.Errorf("doctor says %+v", slowLinks)
+	}
+	a := l.alarm(health.Slow)
+	if a.Link != "leaf1[8] leaf2[8]" || a.Severity != health.Bad ||
+		!strings.Contains(a.Text, "runs at 4x DDR (16 Gb/s)") || a.Next == "" {
+		t.Errorf("the alarm says %+v", a)
+	}
 	// Down and up again is no cure for a bad cable.
 	for _, up := range []bool{false, true} {
 		if err := l.SetLink(l.ref("leaf1", 8), up); err != nil {
