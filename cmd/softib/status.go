@@ -150,7 +150,7 @@ func (s *statusText) print(t *terminal) {
 		l.say("%s: %s", s.Topology, s.Description)
 	} else {
 		l.say("%s", s.Topology)
-		l.say("%s", s.Description)
+		rows(l, s.Description)
 	}
 	if s.Page != "" {
 		t.under("page").say("%s", s.Page)

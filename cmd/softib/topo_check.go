@@ -214,8 +214,12 @@ func (x *checked) printBisection(t *terminal, isLive bool) {
 		return
 	}
 	l := t.under("bisection")
+	half := numbered(b.Hosts, "host", "hosts")
+	if 2*b.Hosts > x.Hosts { // some have several
+		half = numbered(b.Hosts, "host port", "host ports")
+	}
 	rows(l, fmt.Sprintf("as wired %s of %s between two halves of %s (%.1f %%)", bandwidth(b.WiredMbps),
-		bandwidth(b.FullMbps), numbered(b.Hosts, "host", "hosts"), 100*b.Wired))
+		bandwidth(b.FullMbps), half, 100*b.Wired))
 	how := "as routed by " + b.Engine
 	if isLive {
 		how = "as routed with the tables in force"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -150,6 +151,54 @@ func TestTopoDiffTwin(t *testing.T) {
 	wants(t, broken(t, exitFailed, nil, "topo", "diff", dump, "live"),
 		"degraded     leaf1[8] leaf2[8] runs at 4x DDR, in A at 4x FDR10")
 }
+
+// TestByMachine starts a fabric of machines with several adapters, and its hosts have all their ports.
+func TestByMachine(t *testing.T) {
+	const dump = "../../proto/topo/testdata/dumps/dgx.ibnetdiscover"
+	const says = "3 hosts, 2 aggregation nodes, 2 switches, 13 cables, 4x NDR and 4x HDR"
+	l := newLab(t, dump+byMachine, nil)
+	for _, name := range []string{"dgx01", "dgx02", "login1"} {
+		h, err := l.Host(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]int{"login1": 1}[name]
+		if want == 0 {
+			want = 4
+		}
+		lids := map[ib.LID]bool{}
+		for p := 1; p <= h.Node().NumPorts(); p++ {
+			if x := h.Port(ib.PortNum(p)); x.State == ib.PortActive {
+				lids[x.LID] = true
+			}
+		}
+		if h.Node().NumPorts() != want || len(lids) != want {
+			t.Errorf("%s has %d ports and LIDs %v, want %d", name, h.Node().NumPorts(), lids, want)
+		}
+	}
+	// What is a host, and what a part of a switch, is the same everywhere.
+	var b bytes.Buffer
+	l.describe(toTerminal(newTerminal(&b)))
+	wants(t, b.String(), says, "hosts     3 of 3 ACTIVE: dgx01 to login1, LIDs 3 to 11\n",
+		"service   2 of 2 ACTIVE: h10 to h11, LIDs 12 to 13\n")
+	wants(t, unwrapped(shown(t, "status")), says, "hosts 3 of 3 ACTIVE")
+	out, _, _ := softib(t, "doctor", "--interval", "0")
+	wants(t, out, "3 hosts, 2 aggregation nodes, 2 switches, 13 cables")
+	for _, arg := range []string{"live", dump + byMachine} {
+		out, _, err := softib(t, "topo", "check", arg, "--json")
+		if x := asJSON[checked](t, out); err != nil || x.Hosts != 3 || x.ServiceNodes != 2 || !x.OK {
+			t.Errorf("%v: %s", err, out)
+		}
+		wants(t, unwrapped(shown(t, "topo", "check", arg)), says, "between two halves of 4 host ports")
+	}
+	wants(t, shown(t, "topo", "diff", dump+byMachine, "live"), "7 of 7 nodes, 7 by GUID", "they are the same")
+	wants(t, unwrapped(broken(t, exitFailed, nil, "topo", "diff", dump, "live")), "9 hosts, 2 aggregation nodes",
+		"missing node only in A: host dgx02 (0xe09d7303007a2a08), at leaf2[4]")
+	broken(t, exitFailed, []string{`"by=rack" is no option of a file`}, "topo", "check", dump+",by=rack")
+}
+
+// unwrapped is a text as one line.
+func unwrapped(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func TestTopoDiff(t *testing.T) {
 	const spec = "fat-tree:radix=8,levels=2"

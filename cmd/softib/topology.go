@@ -18,7 +18,8 @@ func topologyHelp() string {
 	for f := range topo.NumFormat {
 		fmt.Fprintf(&b, "  %v\n", f)
 	}
-	b.WriteString("\nGenerators, with an example each:\n\n")
+	b.WriteString("\nFILE" + byMachine + " makes one host of all adapters of a machine, with their ports.\n" +
+		"\nGenerators, with an example each:\n\n")
 	for _, g := range topo.Generators() {
 		fmt.Fprintf(&b, "  %-34s %s\n", g.Example, g.Help)
 		if len(g.Options) > 0 {
@@ -43,32 +44,47 @@ func topologyHelp() string {
 // remarksShown is how many lines of a file that were passed over are named.
 const remarksShown = 5
 
+// byMachine is the option of a file whose hosts are to be machines and not adapters.
+const byMachine = ",by=machine"
+
 // loadTopology reads what a user named: a generator's spec, or a file, of which it says what was passed over.
 func loadTopology(out interface{ say(string, ...any) }, arg string) (*topo.Graph, error) {
 	if topo.IsSpec(arg) {
 		return parseSpec(arg)
 	}
-	text, err := files.ReadText(arg, files.TextMax)
-	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(arg, "/.") {
+	file, machines := strings.CutSuffix(arg, byMachine)
+	text, err := files.ReadText(file, files.TextMax)
+	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(file, "/.") {
 		// It looks like a spec: the generators' own answer lists what there is.
-		return parseSpec(arg)
+		return parseSpec(file)
+	}
+	if name, option, ok := strings.Cut(file, ","); ok && errors.Is(err, fs.ErrNotExist) {
+		return nil, next(fmt.Errorf("the topology cannot be read: %w, and %q is no option of a file", err, option),
+			"try %s%s for one host of all adapters of a machine, or %s as it is", name, byMachine, name)
 	}
 	if err != nil {
 		return nil, next(fmt.Errorf("the topology cannot be read: %w", err),
 			"name a dump of a fabric, such as ibnetdiscover's, or a generator such as %s", topo.DefaultSpec)
 	}
-	r, err := topo.Read(arg, text)
+	r, err := topo.Read(file, text)
 	if err != nil {
-		return nil, next(err, "mend that line, then: softib topo check %s", arg)
+		return nil, next(err, "mend that line, then: softib topo check %s", file)
 	}
 	for i, odd := range r.Remarks {
 		if i == remarksShown {
-			out.say("warning: %s: and %s more like these", arg, numbered(len(r.Remarks)-i, "line", "lines"))
+			out.say("warning: %s: and %s more like these", file, numbered(len(r.Remarks)-i, "line", "lines"))
 			break
 		}
-		out.say("warning: %s: %v", arg, odd)
+		out.say("warning: %s: %v", file, odd)
 	}
-	return r.Graph, nil
+	if !machines {
+		return r.Graph, nil
+	}
+	g, err := r.ByMachine()
+	if err != nil {
+		return nil, next(fmt.Errorf("%s: %w", arg, err), "leave %s out", byMachine)
+	}
+	return g, nil
 }
 
 // parseSpec builds a generated topology; what to try instead is said apart

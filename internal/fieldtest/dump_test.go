@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/proto/ib"
 	"softib/proto/topo"
 )
 
@@ -103,6 +104,44 @@ func TestDumpAgain(t *testing.T) {
 		}
 		upGraph(t, g).again(t)
 	})
+}
+
+// TestByMachine gives programs hosts with the ports of all adapters of a machine.
+func TestByMachine(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../proto/topo/testdata/dumps/dgx.ibnetdiscover")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := topo.Parse("dgx", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err = g.ByMachine(); err != nil {
+		t.Fatal(err)
+	}
+	w := upGraph(t, g)
+	for host, want := range map[string]int{"dgx01": 4, "dgx02": 4, "login1": 1} {
+		_, ports := devinfo(w.run(host, "ibv_devinfo", "-v"))
+		if len(ports) != want {
+			t.Errorf("%s has %d ports, want %d", host, len(ports), want)
+		}
+		for i, is := range ports {
+			is.expect(t, fmt.Sprintf("%s[%d]", host, i+1), w.portSheet(w.node(host), i+1))
+		}
+	}
+	// The last port of each carries, and not another in its name.
+	sent := func() uint64 { return w.Counters(ref(w.node("dgx01"), 4))[ib.PortXmitData] }
+	before := sent()
+	server, client := w.pair("dgx02", "dgx01", "ibv_rc_pingpong", "-i", "4", "-n", "100")
+	for _, out := range []string{server, client} {
+		if m := pingpongTime.FindStringSubmatch(out); m == nil || m[1] != "100" {
+			t.Errorf("ibv_rc_pingpong says\n%s", out)
+		}
+	}
+	if n := sent() - before; n < 100*4096/4 {
+		t.Errorf("dgx01[4] sent %d words", n)
+	}
 }
 
 const simExamples = "/usr/share/doc/ibsim-utils/net-examples"

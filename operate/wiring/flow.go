@@ -8,8 +8,8 @@ import (
 
 // Bisection is how much two halves of the hosts can send to each other.
 type Bisection struct {
-	// Hosts is in each half. FullMbps is what the hosts' own links carry, in one direction: the smaller half's.
-	// WiredMbps is what the cables between carry, however packets are routed.
+	// Hosts is in each half, by ports. FullMbps is what the hosts' own links carry, in one direction: the smaller
+	// half's. WiredMbps is what the cables between carry, however packets are routed.
 	Hosts     int     `json:"hosts_each"`
 	FullMbps  int64   `json:"full_mbps"`
 	WiredMbps int64   `json:"wired_mbps"`
