@@ -140,6 +140,15 @@ func TestPublicDumps(t *testing.T) {
 		if got := Describe(r.Graph); got != says {
 			t.Errorf("%s: %s, want %s", name, got, says)
 		}
+		byMachine, err := r.ByMachine()
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		switch hosts, _ := byMachine.HostsApart(); {
+		case name == "topograph.topo" && len(hosts) != 191, says == sequoia && len(hosts) != 32:
+			t.Errorf("%s: %d machines", name, len(hosts))
+		}
 	}
 }
 
