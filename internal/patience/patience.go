@@ -2,6 +2,7 @@ package patience
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -68,8 +69,18 @@ func (l *Limit) left() time.Duration {
 	return time.Duration(float64(l.idle)*times(l.load)) - now.Sub(l.began)
 }
 
+// Err is what to say when the wait is over: how long it was, and why that long. It is a context.DeadlineExceeded.
+func (l *Limit) Err() error { return &lateError{l.String()} }
+
+type lateError struct{ after string }
+
+func (e *lateError) Error() string { return "no end after " + e.after }
+func (e *lateError) Timeout() bool { return true }
+func (e *lateError) Unwrap() error { return context.DeadlineExceeded }
+
 // String says how long was waited, and why that long.
 func (l *Limit) String() string {
+	l.left() // looks at the load
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := time.Since(l.began).Round(100 * time.Millisecond).String()
@@ -79,10 +90,17 @@ func (l *Limit) String() string {
 	return s
 }
 
-// Context ends with its parent, or with context.DeadlineExceeded when the limit is over.
+// limitKey is where a context has its limit.
+type limitKey struct{}
+
+// Has reports whether a context, or one that it was made of, is of Context: it has no deadline, and will end.
+func Has(ctx context.Context) bool { return ctx.Value(limitKey{}) != nil }
+
+// Context ends with its parent, or with context.DeadlineExceeded when the limit is over; context.Cause says then how
+// long that was, and at which load.
 func Context(parent context.Context, idle time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(parent)
 	l := New(idle)
+	ctx, cancel := context.WithCancelCause(context.WithValue(parent, limitKey{}, l))
 	var timer *time.Timer
 	var mu sync.Mutex // the timer's function may run before there is a timer to set
 	mu.Lock()
@@ -93,7 +111,7 @@ func Context(parent context.Context, idle time.Duration) (context.Context, conte
 			timer.Reset(min(left, idle))
 			return
 		}
-		cancel(context.DeadlineExceeded)
+		cancel(l.Err())
 	})
 	mu.Unlock()
 	// Contexts that are made of this one have to ask it how it ended, and not the one within: it has another channel.
@@ -116,8 +134,11 @@ func (c limited) Done() <-chan struct{} { return c.done }
 func (c limited) Err() error {
 	select {
 	case <-c.done:
-		return context.Cause(c.Context)
 	default:
 		return nil
 	}
+	if _, late := errors.AsType[*lateError](context.Cause(c.Context)); late {
+		return context.DeadlineExceeded
+	}
+	return c.Context.Err()
 }

@@ -82,6 +82,10 @@ func TestContext(t *testing.T) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !errors.Is(child.Err(), context.DeadlineExceeded) {
 		t.Errorf("%v, %v", ctx.Err(), child.Err())
 	}
+	if cause := context.Cause(child); !errors.Is(cause, context.DeadlineExceeded) ||
+		!strings.HasPrefix(cause.Error(), "no end after ") || !Has(child) || Has(t.Context()) {
+		t.Errorf("the cause is %v", cause)
+	}
 	set(t, 1000)
 	busy, cancel := Context(t.Context(), 10*time.Millisecond)
 	select {
