@@ -15,7 +15,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newRoot().ExecuteContext(control.WithWaiting(ctx, showWaiting(newTerminal(os.Stderr))))
+	t := newTerminal(os.Stderr)
+	ctx = control.WithDoing(control.WithWaiting(ctx, showWaiting(t)), showDoing(t))
+	err := newRoot().ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		printError(os.Stderr, err)

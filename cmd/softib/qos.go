@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/operate/control"
+	"softib/operate/manager/tenant"
 	"softib/subnet/policy"
 )
 
@@ -246,6 +247,8 @@ func (s *server) qos(ctx context.Context, q qosRequest, r *control.Reply[string]
 	if s.mgr.Tenants() == nil {
 		return s.noTenants()
 	}
+	ctx, far := tenant.WithProgress(ctx)
+	r.Doing(far.String)
 	if q.Apply != "" || q.Off {
 		if err := s.mgr.UseTemplate(ctx, q.Apply); err != nil {
 			return s.tenantTrouble(err)

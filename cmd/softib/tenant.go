@@ -477,6 +477,8 @@ func (s *server) tenant(ctx context.Context, q tenantRequest, r *control.Reply[[
 	if b == nil {
 		return s.noTenants()
 	}
+	ctx, far := tenant.WithProgress(ctx)
+	r.Doing(far.String)
 	var list []tenant.Tenant
 	var err error
 	one := func(x tenant.Tenant, err error) error {
@@ -593,6 +595,9 @@ func (s *server) tenantTrouble(err error) error {
 	case errors.Is(err, tenant.ErrUnmanaged):
 		return next(err, "make softib's manager the master (softib up without --no-sm, softib sm --sm-priority "+
 			"15), or give the other manager the partitions in its own file")
+	case errors.Is(err, context.DeadlineExceeded):
+		return next(err, "softib log%s says what the manager waits for; try again when the machine has less to do",
+			name)
 	case errors.Is(err, tenant.ErrRefused):
 		return next(err, "softib doctor%s looks at these nodes; then try again", name)
 	case errors.Is(err, tenant.ErrStore):

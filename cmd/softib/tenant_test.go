@@ -64,6 +64,22 @@ func TestTenantCommands(t *testing.T) {
 		t.Errorf("%d tenants after calls that failed", n)
 	}
 
+	// One that takes long says on standard error what it is at, from the first second on.
+	s.run("fault", "link", "h12", "delay=1s")
+	slow := s.command("tenant", "create", "slow", "--hosts", "h12")
+	said, err := slow.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := slow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	readUntil(t, said, "the subnet manager's sweep: ")
+	s.run("fault", "clear")
+	if slow.Wait() == nil { // it may have given h12 up
+		s.run("tenant", "delete", "slow")
+	}
+
 	// Templates.
 	wants(t, s.run("qos", "show", "classic"), "mpi", "storage", "management", "bytes a turn")
 	wants(t, s.run("qos", "apply", "classic"), "classic (in force)")

@@ -67,30 +67,37 @@ func (t *terminal) progress(what string) *progress {
 
 // at shows that done of total are done; without a total, that done seconds have passed.
 func (p *progress) at(done, total int) {
+	if time.Since(p.started) < progressAfter {
+		return
+	}
+	switch {
+	case total <= 0:
+		p.show("%s: %d s", p.what, done)
+	case !p.t.isTTY:
+		p.show("%s: %d of %d", p.what, done, total)
+	default:
+		full := min(barWidth*done/total, barWidth)
+		p.show("%s [%s%s] %d of %d", p.what, strings.Repeat("#", full), strings.Repeat(".", barWidth-full), done,
+			total)
+	}
+}
+
+// show is the bar, or the line, unless there was one just now.
+func (p *progress) show(format string, v ...any) {
 	now := time.Now()
 	every := lineEvery
 	if p.t.isTTY {
 		every = ttyEvery
 	}
-	if now.Sub(p.started) < progressAfter || now.Sub(p.shown) < every {
+	if now.Sub(p.shown) < every {
 		return
 	}
 	p.shown = now
-	switch {
-	case total <= 0 && p.t.isTTY:
-		fmt.Fprintf(p.t.w, "\r\x1b[K%s: %d s", p.what, done)
-		p.drawn = true
-		return
-	case total <= 0:
-		p.t.say("%s: %d s", p.what, done)
-		return
-	case !p.t.isTTY:
-		p.t.say("%s: %d of %d", p.what, done, total)
+	if !p.t.isTTY {
+		p.t.say(format, v...)
 		return
 	}
-	full := min(barWidth*done/total, barWidth)
-	fmt.Fprintf(p.t.w, "\r\x1b[K%s [%s%s] %d of %d", p.what, strings.Repeat("#", full),
-		strings.Repeat(".", barWidth-full), done, total)
+	fmt.Fprintf(p.t.w, "\r\x1b[K"+format, v...)
 	p.drawn = true
 }
 
@@ -121,5 +128,20 @@ func showWaiting(t *terminal) func(silent time.Duration) {
 		case silent >= waitingAfter:
 			p = t.progress("the fabric does not answer")
 		}
+	}
+}
+
+// showDoing shows what a fabric says that it does, until it is done.
+func showDoing(t *terminal) func(what string) {
+	var mu sync.Mutex
+	p := t.progress("")
+	return func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if what == "" {
+			p.end()
+			return
+		}
+		p.show("%s", what)
 	}
 }

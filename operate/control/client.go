@@ -22,6 +22,11 @@ func (o Op[Q, A]) Call(ctx context.Context, conn net.Conn, q Q, each func(A) err
 // CallTo is Call for answers with bytes between the lines, which go to w.
 func (o Op[Q, A]) CallTo(ctx context.Context, conn net.Conn, q Q, w io.Writer, each func(A) error) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	doing, _ := ctx.Value(doingKey{}).(func(string))
+	if doing == nil {
+		doing = func(string) {}
+	}
+	defer doing("")
 	err := o.ask(conn, q)
 	in := bufio.NewReaderSize(newEar(ctx, conn), 64<<10)
 	for err == nil {
@@ -34,6 +39,9 @@ func (o Op[Q, A]) CallTo(ctx context.Context, conn net.Conn, q Q, w io.Writer, e
 		var said bool
 		if l, said, err = read(text, &a); err != nil || l.OK {
 			return err
+		}
+		if l.Doing != "" {
+			doing(l.Doing)
 		}
 		if l.Bytes > 0 {
 			if _, err = io.CopyN(w, in, l.Bytes); err != nil {

@@ -25,5 +25,6 @@ type line struct {
 	Say   json.RawMessage `json:"say,omitempty"`
 	Bytes int64           `json:"bytes,omitempty"` // that follow
 	OK    bool            `json:"ok,omitempty"`
+	Doing string          `json:"doing,omitempty"` // with a beat: what takes so long
 	Refusal
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -15,8 +16,8 @@ import (
 	"softib/internal/patience"
 )
 
-// A fabric that takes long over an answer says an empty line each beat. So a client knows one that is busy, which it
-// waits for as long as it takes, from one that is stopped, which it does not.
+// A fabric that takes long over an answer says a line each beat, an empty one or what it is at. So a client knows one
+// that is busy, which it waits for as long as it takes, from one that is stopped, which it does not.
 const (
 	beat = time.Second
 	// stoppedBeats is how many beats may be missing from a process that is stopped, and silentBeats from one that is
@@ -48,6 +49,14 @@ type waitingKey struct{}
 // second, and 0 when that is over. Calls of several goroutines tell it at the same time.
 func WithWaiting(ctx context.Context, f func(silent time.Duration)) context.Context {
 	return context.WithValue(ctx, waitingKey{}, f)
+}
+
+type doingKey struct{}
+
+// WithDoing has f told what a fabric does that takes so long, about once a second while a call with this context waits
+// for its answer, and "" when that is there.
+func WithDoing(ctx context.Context, f func(what string)) context.Context {
+	return context.WithValue(ctx, doingKey{}, f)
 }
 
 // ear is a client's side of a connection, on which it hears a fabric.
@@ -132,8 +141,9 @@ type voice struct {
 	conn *net.UnixConn
 	cred *syscall.Ucred
 
-	mu   sync.Mutex
-	hush bool // nothing is said but by who answers
+	mu    sync.Mutex
+	doing func() string // what takes so long; nil if nobody says
+	hush  bool          // nothing is said but by who answers
 }
 
 // say writes some pieces one after the other.
@@ -148,8 +158,8 @@ func (v *voice) say(pieces ...[]byte) error {
 	return nil
 }
 
-// beats says an empty line each beat, until done is closed or the client has hung up. One that does not read misses
-// some: nobody waits for it here.
+// beats says a line each beat, an empty one where the handler does not say what it does, until done is closed or the
+// client has hung up. One that does not read misses some: nobody waits for it here.
 func (v *voice) beats(done <-chan struct{}) {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
@@ -171,8 +181,16 @@ func (v *voice) beat() error {
 	if v.hush {
 		return nil
 	}
+	var l line
+	if v.doing != nil {
+		l.Doing = v.doing()
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
 	_ = v.conn.SetWriteDeadline(time.Now().Add(beat / 10))
 	defer func() { _ = v.conn.SetWriteDeadline(time.Time{}) }()
-	_, err := v.conn.Write([]byte("{}\n"))
+	_, err = v.conn.Write(append(text, '\n'))
 	return err
 }

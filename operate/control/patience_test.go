@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,12 +43,18 @@ func TestPatience(t *testing.T) {
 	var told []time.Duration
 	ctx := control.WithWaiting(t.Context(), func(d time.Duration) { told = append(told, d) })
 	quiet := make([]string, 29)
-	pieces := slices.Concat(quiet, []string{"{}\n"}, quiet, []string{`{"say":"he`}, quiet, []string{"llo\"}\n"},
+	var doing []string
+	ctx = control.WithDoing(ctx, func(what string) { doing = append(doing, what) })
+	pieces := slices.Concat(quiet, []string{"{\"doing\":\"counting\"}\n"},
+		quiet, []string{`{"say":"he`}, quiet, []string{"llo\"}\n"},
 		quiet, []string{"{\"ok\":true}\n"})
 	var heard []string
 	err := opEcho.Call(ctx, &script{pieces: pieces}, "x", func(s string) error { heard = append(heard, s); return nil })
 	if err != nil || !slices.Equal(heard, []string{"hello"}) {
 		t.Errorf("heard %q, %v", heard, err)
+	}
+	if !slices.Equal(doing, []string{"counting", ""}) {
+		t.Errorf("it does %q", doing)
 	}
 	want := []time.Duration{}
 	for range 4 {
@@ -74,7 +81,10 @@ func TestBeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	release := make(chan struct{})
+	var counted atomic.Int64
 	control.Handle(s, opWait, func(_ context.Context, _ control.None, r *control.Reply[string]) error {
+		<-release
+		r.Doing(func() string { return fmt.Sprintf("%d of 2", counted.Add(1)) })
 		<-release
 		return r.Say("done")
 	})
@@ -102,8 +112,16 @@ func TestBeats(t *testing.T) {
 			t.Fatalf("%q, %v: want a beat", with.Text(), with.Err())
 		}
 	}
-	close(release)
+	for range 2 { // handlers
+		release <- struct{}{}
+	}
 	for with.Scan() && with.Text() == "{}" {
+	}
+	if with.Text() != `{"doing":"1 of 2"}` {
+		t.Errorf("%q, %v: want what it does", with.Text(), with.Err())
+	}
+	close(release)
+	for with.Scan() && strings.Contains(with.Text(), "doing") {
 	}
 	if !strings.Contains(with.Text(), "done") {
 		t.Errorf("%q, %v", with.Text(), with.Err())

@@ -14,12 +14,13 @@ import (
 
 	"softib/internal/descriptors"
 	"softib/internal/packetsock"
+	"softib/internal/patience"
 )
 
 const (
 	// RequestMax bounds what a client may say.
 	RequestMax = 64 << 10
-	// requestPatience is how long it may take to say it.
+	// requestPatience is how long it may take to say it, on an idle machine: nobody holds a descriptor for nothing.
 	requestPatience = 10 * time.Second
 )
 
@@ -111,7 +112,7 @@ func (s *Server) Close() {
 // answer serves one connection, up to the last line. Why is the reason for which it is not let in.
 func (s *Server) answer(ctx context.Context, v *voice, why error) (end func(), err error) {
 	conn := v.conn
-	_ = conn.SetReadDeadline(time.Now().Add(requestPatience))
+	_ = conn.SetReadDeadline(time.Now().Add(patience.For(requestPatience)))
 	var r request
 	if err := json.NewDecoder(io.LimitReader(conn, RequestMax)).Decode(&r); err != nil {
 		return nil, unreadable(err)
@@ -193,6 +194,13 @@ func (r *Reply[A]) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// Doing has f say with each beat what takes so long, and how far it is.
+func (r *Reply[A]) Doing(f func() string) {
+	r.voice.mu.Lock()
+	defer r.voice.mu.Unlock()
+	r.voice.doing = f
 }
 
 // Hush has nothing said any more but by the handler: for one whose client hears something else than lines next.

@@ -7,11 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"softib/internal/patience"
 	"softib/node/inspect"
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
+
+	"softib/operate/manager/tenant"
 )
 
 // OpenMgmt opens a management service of the fabric.
@@ -181,8 +184,9 @@ type Question struct {
 // Ask asks all questions, a window of them at once and each again where no answer comes, and waits for the answers; nil
 // where there is none. Nobody else may use the session meanwhile.
 func Ask(ctx context.Context, s inspect.Session, retries int, list []Question) ([][]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := patience.Context(ctx, time.Minute)
 	defer cancel()
+	far := tenant.ProgressOf(ctx)
 	answers := make([][]byte, len(list))
 	sent, done := 0, 0
 	for done < len(list) {
@@ -196,13 +200,17 @@ func Ask(ctx context.Context, s inspect.Session, retries int, list []Question) (
 			}
 		}
 		d, err := s.Recv(ctx)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%d of %d questions were answered: %w", done, len(list), context.Cause(ctx))
+		case err != nil:
 			return nil, err
 		}
 		if d.Kind == madrpc.Unsolicited || d.Cookie >= uint64(len(list)) || d.Agent != list[d.Cookie].Agent {
 			continue
 		}
 		done++
+		far.Step()
 		if d.Kind == madrpc.Response {
 			answers[d.Cookie] = d.Data
 		}

@@ -3,7 +3,6 @@ package manager
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -179,7 +178,7 @@ func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
 	}
 	list = append(list, lanes...)
 	if len(list) == 0 {
-		list = e.prove(sc.self, c, &want)
+		list = e.prove(sc.self, c, &want, tenant.ProgressOf(ctx))
 	}
 	if len(list) > 0 {
 		return &tenant.RefusedError{Refusals: list}
@@ -195,6 +194,8 @@ func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.Qo
 	var before *subnet.Subnet
 	var refused error
 	told := false
+	far := tenant.ProgressOf(ctx)
+	far.At("waiting for the subnet manager", 0, 0)
 	err := e.k.Await(ctx, func(m *sm.Manager) bool {
 		sc = scene{state: m.State(), sub: m.Subnet(), before: before, self: m.Port(), side: m.Config().Enforce}
 		if sc.sub == nil && sc.state == mad.SMMaster {
@@ -210,15 +211,13 @@ func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.Qo
 			}
 		}
 		if m.Force().Ticket < ticket {
+			sweepAt(far, m)
 			return false
 		}
 		sc.refusals, sc.keys = m.Force().Refusals, m.Keys()
 		return true
 	})
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return scene{}, &tenant.RefusedError{Refusals: []tenant.Refusal{{Node: "the subnet manager",
-			Why: "its sweep has not ended in time"}}}
 	case err != nil:
 		return scene{}, fmt.Errorf("manager: %w", err)
 	case refused != nil:
@@ -229,6 +228,12 @@ func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.Qo
 		return scene{}, fmt.Errorf("manager: softib's subnet manager is %v: %w", sc.state, tenant.ErrUnmanaged)
 	}
 	return sc, nil
+}
+
+// sweepAt says how far the manager's sweep is.
+func sweepAt(far *tenant.Progress, m *sm.Manager) {
+	phase, done, total := m.Progress()
+	far.At("the subnet manager's sweep: "+phase, done, total)
 }
 
 // tell gives the manager what differs from what it has, and returns the ticket of the last of it.
@@ -256,7 +261,9 @@ func (e *Enforcer) resweep(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("manager: %w", err)
 	}
+	far := tenant.ProgressOf(ctx)
 	if err := e.k.Await(ctx, func(m *sm.Manager) bool {
+		sweepAt(far, m)
 		return m.Sweeps() > swept || m.State() != mad.SMMaster
 	}); err != nil {
 		return fmt.Errorf("manager: %w", err)

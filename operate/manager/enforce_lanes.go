@@ -48,6 +48,7 @@ func (e *Enforcer) lanesBack(ctx context.Context, sc scene, all bool) (out []ten
 	}
 	defer a.Close()
 	list := make([]Question, 0, min(len(reads), lanesReadBatch))
+	tenant.ProgressOf(ctx).At("asking ports for their lanes", 0, len(reads))
 	wrong := subnet.Ref{Node: subnet.None} // a port is named once
 	for batch := range slices.Chunk(reads, lanesReadBatch) {
 		list = list[:0]

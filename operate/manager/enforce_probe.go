@@ -66,10 +66,12 @@ const outsidersProbed = 8
 
 // prove sends packets for each tenant that has changed: members reach each other, and who has left or never came does
 // not.
-func (e *Enforcer) prove(self ib.GUID, c concern, want *tenant.State) (list []tenant.Refusal) {
+func (e *Enforcer) prove(self ib.GUID, c concern, want *tenant.State, far *tenant.Progress) (list []tenant.Refusal) {
 	about := map[ib.PKey][]ib.GUID{}
 	var keys []ib.PKey
+	ports := 0
 	for _, g := range c.sorted() {
+		ports += len(c.ports[g])
 		for _, k := range c.ports[g] {
 			if about[k] == nil {
 				keys = append(keys, k)
@@ -78,7 +80,8 @@ func (e *Enforcer) prove(self ib.GUID, c concern, want *tenant.State) (list []te
 		}
 	}
 	slices.Sort(keys)
-	p := prober{e: e, self: self, active: map[ib.GUID]bool{}}
+	far.At("proving with packets: ports", 0, 2*ports) // with friends, and with strangers
+	p := prober{e: e, self: self, far: far, active: map[ib.GUID]bool{}}
 	for _, key := range keys {
 		t, _ := want.ByKey(key)
 		p.tenant(&t, key, about[key])
@@ -90,6 +93,7 @@ func (e *Enforcer) prove(self ib.GUID, c concern, want *tenant.State) (list []te
 // prober sends the probes of one change.
 type prober struct {
 	e        *Enforcer
+	far      *tenant.Progress
 	self     ib.GUID          // the manager's port, which all talk to
 	active   map[ib.GUID]bool // by port, once it was asked
 	refusals []tenant.Refusal
@@ -131,6 +135,7 @@ func (p *prober) tenant(t *tenant.Tenant, key ib.PKey, changed []ib.GUID) {
 	}
 	var left []ib.GUID
 	for _, g := range changed {
+		p.far.Step()
 		if !p.ready(g) {
 			continue
 		}
@@ -172,6 +177,7 @@ func (p *prober) strangers(t *tenant.Tenant, changed []ib.GUID, want *tenant.Sta
 		}
 	}
 	for i, g := range changed {
+		p.far.Step()
 		if _, in := t.Member(g); !in || len(others) == 0 || g == p.self || !p.ready(g) {
 			continue
 		}

@@ -137,6 +137,7 @@ func (e *Enforcer) readBack(ctx context.Context, sc scene, c concern, want *tena
 			}
 		}
 	}
+	tenant.ProgressOf(ctx).At("asking ports for their partitions", 0, len(list))
 	answers, err := a.ask(ctx, id, list)
 	if err != nil {
 		return nil, fmt.Errorf("manager: %w", err)

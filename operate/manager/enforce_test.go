@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -234,10 +235,49 @@ func (x *ground) tables(t testing.TB) string {
 	return b.String()
 }
 
+// progress wants a change to say how far it is, while the writes of its sweep are held up and when it is proved.
+func (x *ground) progress(t *testing.T) {
+	t.Helper()
+	held, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	x.tr.set(func(v mad.View) mad.Status {
+		if v.AttrID() == mad.AttrPKeyTable {
+			once.Do(func() { close(held); <-release })
+		}
+		return mad.StatusOK
+	})
+	ctx, far := tenant.WithProgress(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := x.book.Create(ctx, tenant.Tenant{Name: "watched", Members: x.full(1, 2)})
+		done <- err
+	}()
+	<-held
+	const want = "the subnet manager's sweep: partitions, 0 of "
+	for end := time.Now().Add(30 * time.Second); !strings.HasPrefix(far.String(), want); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Errorf("while partitions are written: %q", far)
+			break
+		}
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if s := far.String(); !strings.HasPrefix(s, "proving with packets: ports, 4 of 4 (") {
+		t.Errorf("in the end: %q", s)
+	}
+	x.tr.set(nil)
+	if err := x.book.Delete(t.Context(), "watched"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestRefused: a node that refuses at random makes the whole call fail, by name, and nothing is different afterwards.
 func TestRefused(t *testing.T) {
 	x := newGround(t, "fat-tree:radix=4,levels=2", sm.Config{SweepInterval: -1}, memory(t))
 	ctx := t.Context()
+	x.progress(t)
 	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		refused, made := 0, 0

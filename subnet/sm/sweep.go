@@ -187,6 +187,8 @@ type phase struct {
 	wait  func(*sweep) bool // for something that is not a request of the sweep
 	// anew says that the sweep starts over if it gets no answer while there is news, see overtaken.
 	anew bool
+	// of is how many requests the phase has to make, of which cursor.at were; nil where nobody knows.
+	of func(*sweep) int
 	// spare says that light sweeps go first: all tables are as they were published, and what is left can take long.
 	spare bool
 }
@@ -200,16 +202,20 @@ var phases = [...]phase{
 	{name: "heritage", start: (*sweep).claimHeritage},
 	{name: "read tables", start: (*sweep).beginRead, next: (*sweep).nextRead, reply: (*sweep).readReply,
 		again: (*sweep).unreadable, anew: true},
-	{name: "addresses", start: (*sweep).beginAddresses, next: (*sweep).nextAddress, reply: (*sweep).portReply},
-	{name: "partitions", start: (*sweep).beginKeys, next: (*sweep).nextKeys, reply: (*sweep).keysReply},
-	{name: "guids", start: (*sweep).beginGUIDs, next: (*sweep).nextGUIDs, reply: (*sweep).guidsReply},
+	{name: "addresses", start: (*sweep).beginAddresses, next: (*sweep).nextAddress, reply: (*sweep).portReply,
+		of: func(s *sweep) int { return len(s.cursor.ends) }},
+	{name: "partitions", start: (*sweep).beginKeys, next: (*sweep).nextKeys, reply: (*sweep).keysReply,
+		of: func(s *sweep) int { return len(s.keyWrites) }},
+	{name: "guids", start: (*sweep).beginGUIDs, next: (*sweep).nextGUIDs, reply: (*sweep).guidsReply,
+		of: func(s *sweep) int { return len(s.guidWrites) }},
 	{name: "compute", start: (*sweep).beginCompute, wait: (*sweep).awaitsJob},
 	{name: "lanes", start: (*sweep).beginLanes, next: (*sweep).nextLanes, reply: (*sweep).lanesReply},
 	{name: "stop choosing", start: (*sweep).beginStop, next: (*sweep).nextStop, reply: (*sweep).stopReply,
 		again: (*sweep).moreStops, anew: true},
 	{name: "tables", start: (*sweep).beginTables, next: (*sweep).nextTable, reply: (*sweep).tableReply,
 		again: (*sweep).nextRound, anew: true},
-	{name: "multicast", start: (*sweep).beginMulticast, next: (*sweep).nextMulticast, reply: (*sweep).multicastReply},
+	{name: "multicast", start: (*sweep).beginMulticast, next: (*sweep).nextMulticast, reply: (*sweep).multicastReply,
+		of: func(s *sweep) int { return len(s.mftWrites) }},
 	{name: "arm", start: (*sweep).beginLinks, next: (*sweep).nextArm, reply: (*sweep).portReply},
 	{name: "activate", start: (*sweep).beginLinks, next: (*sweep).nextActivate, reply: (*sweep).portReply},
 	{name: "routers", start: (*sweep).beginRouters, next: (*sweep).nextRouters, reply: (*sweep).routersReply,
@@ -341,6 +347,20 @@ func (s *sweep) leaveTables() {
 			s.m.unsure[guid] = true
 		}
 	}
+}
+
+// Progress is what the sweep under way is at, and how far it is with that; total is 0 where nobody knows.
+func (m *Manager) Progress() (phase string, done, total int) {
+	s := m.sweep
+	if s == nil {
+		return "not begun", 0, 0
+	}
+	ph := &phases[s.phase]
+	if ph.of != nil && s.started {
+		total = ph.of(s)
+		done = max(s.cursor.at-s.waiting, 0)
+	}
+	return ph.name, done, total
 }
 
 // overtaken gives up a sweep that gets no answer while there is news, a trap most often: the way along which it asked

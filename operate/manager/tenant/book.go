@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"softib/internal/patience"
 	"softib/proto/ib"
 )
 
@@ -32,6 +31,7 @@ type Book struct {
 	turn   chan struct{} // full while a change is made
 	closed chan struct{}
 	end    sync.Once
+	most   time.Duration // enforceMax, but in tests
 
 	mu     sync.RWMutex
 	state  State
@@ -64,7 +64,8 @@ func Open(ctx context.Context, store Store, fabric Fabric) (*Book, error) {
 }
 
 func bookOf(s State, fabric Fabric) *Book {
-	return &Book{fabric: fabric, turn: make(chan struct{}, 1), closed: make(chan struct{}), state: s, rev: 1}
+	return &Book{fabric: fabric, turn: make(chan struct{}, 1), closed: make(chan struct{}), most: enforceMax, state: s,
+		rev: 1}
 }
 
 // begin puts what was found in force.
@@ -337,9 +338,7 @@ func (b *Book) Refresh(ctx context.Context, check func(State) error) error {
 			return err
 		}
 	}
-	ctx, cancel := patience.Context(context.WithoutCancel(ctx), enforceMax)
-	defer cancel()
-	return b.fabric.Enforce(ctx, s, s)
+	return b.enforce(ctx, s, s)
 }
 
 // take waits for the caller's turn.
@@ -352,10 +351,11 @@ func (b *Book) take(ctx context.Context) error {
 		return ErrClosed
 	default:
 	}
+	ProgressOf(ctx).At("waiting for other changes to be made", 0, 0)
 	select {
 	case b.turn <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("tenant: nothing was changed: other changes are under way: %w", context.Cause(ctx))
 	case <-b.closed:
 		return ErrClosed
 	}
@@ -432,22 +432,17 @@ func (b *Book) make(ctx context.Context, c Change, was State) error {
 	return nil
 }
 
-func (b *Book) enforce(ctx context.Context, was, want State) error {
-	ctx, cancel := patience.Context(context.WithoutCancel(ctx), enforceMax)
-	defer cancel()
-	return b.fabric.Enforce(ctx, was, want)
-}
-
 // undo makes everything be as before a change that failed, and returns why it did.
 func (b *Book) undo(ctx context.Context, c Change, was, is State, why error) error {
 	if errors.Is(why, ErrUnmanaged) {
 		return b.giveUp(c, why) // nobody was told anything
 	}
+	ProgressOf(ctx).goBack()
 	if back := b.enforce(ctx, is, was); back != nil {
 		var r, left *RefusedError
 		switch {
 		case errors.As(why, &r) && errors.As(back, &left):
-			why = &RefusedError{Refusals: r.Refusals, Left: left.Refusals}
+			why = &RefusedError{Refusals: r.Refusals, Left: left.Refusals, late: r.late}
 		case errors.As(back, &left):
 			why = fmt.Errorf("%w; %w", why, &RefusedError{Left: left.Refusals})
 		default:

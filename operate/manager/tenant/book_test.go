@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"softib/internal/patience"
 	"softib/proto/ib"
 	"softib/subnet/policy"
 )
@@ -46,6 +48,48 @@ func (f *fakeFabric) Enforce(_ context.Context, _, want State) error {
 	}
 	f.now = want
 	return nil
+}
+
+// slowFabric is never as it should be.
+type slowFabric struct{ fakeFabric }
+
+func (f *slowFabric) Enforce(ctx context.Context, _, _ State) error {
+	ProgressOf(ctx).At("a sweep", 2, 7)
+	ProgressOf(ctx).Step()
+	<-ctx.Done()
+	return fmt.Errorf("fabric: %w", ctx.Err())
+}
+
+// TestLate: a change that takes too long says what it was at, for how long, and what of going back did not work.
+func TestLate(t *testing.T) {
+	b := bookOf(State{}, &slowFabric{})
+	b.store, b.most = &memory{}, 20*time.Millisecond
+	ctx, far := WithProgress(t.Context())
+	if far.String() != "" {
+		t.Errorf("before it begins: %v", far)
+	}
+	_, err := b.Create(ctx, Tenant{Name: "red", Key: 0x11})
+	text := fmt.Sprint(err)
+	for _, want := range []string{"nothing was changed: the fabric: no end after ", " of this: a sweep, 3 of 7",
+		"put in force again", " of this: going back to what was before: a sweep, 3 of 7"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s: want %q", text, want)
+		}
+	}
+	if !errors.Is(err, ErrRefused) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%#v", err)
+	}
+	if s := far.String(); !strings.HasPrefix(s, "going back to what was before: a sweep, 3 of 7 (") {
+		t.Errorf("%q", s)
+	}
+	// Who does not get a turn is told why, and that nothing was changed.
+	b.turn <- struct{}{}
+	short, cancel := patience.Context(ctx, time.Millisecond)
+	defer cancel()
+	if _, err := b.Create(short, Tenant{Name: "red", Key: 0x11}); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "nothing was changed: other changes are under way: no end after ") {
+		t.Error(err)
+	}
 }
 
 // fakeStore fails when it is told to. A Commit that fails may have been done.

@@ -76,6 +76,7 @@ type RefusedError struct {
 	// Left are nodes that could not be told to be as before either: they were silent. The subnet manager tells them as
 	// soon as they answer.
 	Left []Refusal
+	late error // that of a change that took too long
 }
 
 // refusalsShown is how many an error names.
@@ -106,3 +107,6 @@ func listed(list []Refusal) string {
 
 // Is makes it match ErrRefused.
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
+
+// Unwrap makes a change that took too long match context.DeadlineExceeded.
+func (e *RefusedError) Unwrap() error { return e.late }

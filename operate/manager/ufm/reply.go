@@ -69,8 +69,7 @@ func refused(err error) *Error {
 		errors.Is(err, tenant.ErrUnmanaged):
 		e.Status = http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		e.Status, e.Reason, e.after = http.StatusServiceUnavailable,
-			"other changes are under way: nothing was changed, try again", time.Second
+		e.Status, e.after = http.StatusServiceUnavailable, time.Second
 	case errors.Is(err, tenant.ErrClosed):
 		e.Status, e.after = http.StatusServiceUnavailable, 5*time.Second
 	default:
