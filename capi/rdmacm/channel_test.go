@@ -359,7 +359,7 @@ func TestOtherUser(t *testing.T) {
 			!strings.Contains(got, "user 65534 may not use a fabric of user 0; next:") {
 			t.Errorf("the answer is %q", got)
 		}
-	case <-time.After(patience):
+	case <-time.After(testPatience):
 		t.Error("no answer")
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"softib/subnet/sm"
 )
 
-// patience is how long a test waits for anything.
-const patience = 60 * time.Second
+// testPatience is how long a test waits for anything.
+const testPatience = 60 * time.Second
 
 // resolveMillis is how long looking for an address or a way may take: the manager may have to wait for its turn.
 const resolveMillis = 30_000
@@ -80,11 +80,11 @@ func (w *world) manage(t testing.TB, tune ...func(*sm.Config)) {
 	for _, run := range runs {
 		select {
 		case <-run.Up():
-		case <-time.After(patience):
+		case <-time.After(testPatience):
 			t.Fatal("the subnet does not come up")
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testPatience)
 	defer cancel()
 	for _, run := range runs {
 		if err := run.Await(ctx, func(m *sm.Manager) bool {
@@ -147,7 +147,7 @@ func (w *world) dial(t testing.TB) *net.UnixConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testPatience)); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -424,7 +424,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); !is(); <-tick.C {
+	for end := time.Now().Add(testPatience); !is(); <-tick.C {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}

@@ -37,7 +37,7 @@ func (w *world) attachable(t *testing.T, groups attached.Groups) string {
 func TestJoin(t *testing.T) {
 	w := up(t, "star:3", defaults)
 	socket := w.attachable(t, w.s)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testPatience)
 	defer cancel()
 	open := func(host string) *attach.Device {
 		d, err := attach.Open(attach.Options{Socket: socket, Host: host})

@@ -48,7 +48,7 @@ func newSide(t *testing.T, socket, host string) *side {
 func TestOutside(t *testing.T) {
 	w := up(t, "star:2", defaults)
 	socket := w.attachable(t, w.s)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testPatience)
 	defer cancel()
 	const service = 0x1000000000000042
 	a, b := newSide(t, socket, "h1"), newSide(t, socket, "h2")
@@ -128,7 +128,7 @@ func TestOutside(t *testing.T) {
 func TestOutsideEnds(t *testing.T) {
 	w := up(t, "star:2", defaults)
 	socket := w.attachable(t, w.s)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testPatience)
 	defer cancel()
 	a, b := newSide(t, socket, "h1"), newSide(t, socket, "h2")
 	port, err := verbs.Open(b).QueryPort(1)

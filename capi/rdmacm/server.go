@@ -15,10 +15,12 @@ import (
 
 	"softib/internal/descriptors"
 	"softib/internal/packetsock"
+	"softib/internal/patience"
 	"softib/node/cm"
 )
 
-// helloPatience is how long a connection may take to say what it is.
+// helloPatience is how long a connection may take to say what it is, on an idle machine: nobody holds
+// a descriptor for nothing.
 const helloPatience = 10 * time.Second
 
 // Listen makes the socket that Serve takes, for its owner only. A socket that nobody listens to any more is replaced.
@@ -99,7 +101,7 @@ func (s *Server) greet(c packetsock.Guest) {
 	refuse := func(err error) {
 		_, _ = c.Write(appendWelcome(nil, -int32(errnoOf(err)), 0, err.Error()))
 	}
-	if err := c.SetReadDeadline(time.Now().Add(helloPatience)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(patience.For(helloPatience))); err != nil {
 		return
 	}
 	buf, oob := make([]byte, helloSize+1), make([]byte, syscall.CmsgSpace(4))

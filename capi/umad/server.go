@@ -14,12 +14,14 @@ import (
 
 	"softib/internal/descriptors"
 	"softib/internal/packetsock"
+	"softib/internal/patience"
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
 )
 
-// requestPatience is how long a connection may take to say what it wants.
+// requestPatience is how long a connection may take to say what it wants, on an idle machine: nobody holds
+// a descriptor for nothing.
 const requestPatience = 10 * time.Second
 
 // Listen makes the socket that Serve takes, for its owner only. A socket that nobody listens to any more is replaced.
@@ -66,7 +68,7 @@ func (s *server) serve(c packetsock.Guest) {
 		_ = answer(reply{op: o, errno: uint32(errno), payload: []byte(text[:min(len(text), textMax)])})
 	}
 
-	if err := c.SetReadDeadline(time.Now().Add(requestPatience)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(patience.For(requestPatience))); err != nil {
 		return
 	}
 	buf := make([]byte, requestSize+1)

@@ -13,6 +13,7 @@ import (
 	"softib/driver/live"
 	"softib/driver/smrun"
 	"softib/driver/span"
+	"softib/internal/patience"
 	"softib/node/hca"
 	"softib/operate/manager"
 	"softib/operate/manager/ufm"
@@ -101,7 +102,8 @@ func (f *fabric) start(ctx context.Context, g *topo.Graph, cfg *sm.Config, t *te
 	return nil
 }
 
-// ownPatience is how long a machine waits for its hosts to be ACTIVE before it says that it is up without them: the
+// ownPatience is how long a machine waits for its hosts to be ACTIVE before it says that it is up without them, on an
+// idle machine: the
 // manager may be on a machine that is yet to come, or far away.
 const ownPatience = 15 * time.Second
 
@@ -110,7 +112,7 @@ func (f *fabric) awaitOwn(ctx context.Context) error {
 	if f.ruler == nil {
 		return nil
 	}
-	for end := time.Now().Add(ownPatience); time.Now().Before(end); {
+	for limit := patience.New(ownPatience); !limit.Over(); {
 		if !slices.ContainsFunc(f.hostsHere(), func(h *live.Host) bool { _, _, ok := portOf(h); return !ok }) {
 			f.bringUp = time.Since(f.started)
 			return nil

@@ -18,6 +18,7 @@ import (
 
 	"softib/capi/dropin"
 	"softib/driver/netif"
+	"softib/internal/patience"
 	"softib/operate/control"
 	"softib/proto/ib"
 	"softib/verbs/attach"
@@ -75,7 +76,7 @@ func newNetSide() *cobra.Command {
 }
 
 // netPatience is how long the administrator may take to let the first interface into its broadcast group, and
-// refusedPatience how long it may refuse: a group may be about to be made.
+// refusedPatience how long it may refuse, on an idle machine: a group may be about to be made.
 const (
 	netPatience     = 20 * time.Second
 	refusedPatience = 3 * time.Second
@@ -162,7 +163,11 @@ func (q *netRequest) drive(ctx context.Context, up func() error) error {
 
 // await waits until the first interface is up.
 func (q *netRequest) await(ctx context.Context, n *netif.Interface) error {
-	late, refused := time.After(netPatience), time.After(refusedPatience)
+	late, cancel := patience.Context(ctx, netPatience)
+	defer cancel()
+	soon, cancel := patience.Context(ctx, refusedPatience)
+	defer cancel()
+	refused := soon.Done()
 	for {
 		select {
 		case <-n.Ready():
@@ -170,14 +175,15 @@ func (q *netRequest) await(ctx context.Context, n *netif.Interface) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-refused:
+			refused = nil
 			if !errors.Is(n.Refused(), attach.ErrRefused) {
 				continue
 			}
-		case <-late:
+		case <-late.Done():
 		}
 		why := n.Refused()
 		if why == nil {
-			why = errors.New("the subnet's administrator does not answer")
+			why = fmt.Errorf("the subnet's administrator does not answer: %w", context.Cause(late))
 		}
 		return next(fmt.Errorf("%s has no IP over InfiniBand in partition %v: %w", q.Links[0].Name, q.Links[0].PKey,
 			why), "make the tenant with --ipoib, or give its line in partitions.conf the flag ipoib")

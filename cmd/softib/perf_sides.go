@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"softib/internal/patience"
 	"softib/proof/workload/perf"
 )
 
@@ -83,7 +84,7 @@ func (p place) borrow(ctx context.Context, hosts []string, f func(context.Contex
 		if errors.As(err, &gone) {
 			select {
 			case <-ctx.Done():
-			case <-time.After(gonePatience):
+			case <-time.After(patience.For(gonePatience)):
 			}
 		}
 		if ctx.Err() != nil {

@@ -21,6 +21,7 @@ import (
 	"softib/capi/rdmacm"
 	"softib/driver/roce"
 	"softib/internal/packetsock"
+	"softib/internal/patience"
 	"softib/internal/rundir"
 	"softib/proto/ib"
 )
@@ -146,12 +147,12 @@ func (p rocePlace) lock() (*os.File, error) {
 		return nil, err
 	}
 	// One that does not answer is about to end, or to begin.
-	for end := time.Now().Add(lockPatience); ; time.Sleep(5 * time.Millisecond) {
+	for limit := patience.New(lockPatience); ; time.Sleep(5 * time.Millisecond) {
 		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			return f, nil
 		}
 		pid, err := roce.Holder(p.verbs())
-		if err != nil && time.Now().Before(end) {
+		if err != nil && !limit.Over() {
 			continue
 		}
 		f.Close()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/internal/patience"
 	"softib/operate/control"
 	"softib/operate/forwarding"
 	"softib/proto/ib"
@@ -52,7 +53,10 @@ func (s *server) tables(ctx context.Context, q routeRequest, r *control.Reply[fo
 		return next(fmt.Errorf("the subnets of fabric %s share LIDs, by which tables are judged", s.f.name),
 			"softib doctor judges each subnet, softib route trace FROM TO follows one way")
 	}
-	sweeping := !s.settled(ctx)
+	limit := patience.New(settlePatience)
+	r.Doing(func() string { return fmt.Sprintf("waiting for the subnet manager's sweep to end (%v)", limit) })
+	sweeping := !s.settled(ctx, limit)
+	r.Doing(func() string { return "" })
 	return forwarding.Read(ctx, s.f.Fabric, s.subnets(), q.Topology, func(p forwarding.Part) error {
 		if p.Network != nil {
 			p.Network.Sweeping = sweeping
@@ -61,12 +65,13 @@ func (s *server) tables(ctx context.Context, q routeRequest, r *control.Reply[fo
 	})
 }
 
-// settlePatience is how long somebody who wants to judge tables waits for managers that are changing them.
+// settlePatience is how long somebody who wants to judge tables waits for managers that are changing them, on an
+// idle machine.
 const settlePatience = 5 * time.Second
 
 // settled waits until the managers of this process have nothing to do: a link that has just come up is not in the
 // tables yet, and whoever judges them at once would find hosts that nobody reaches. It is false if they go on.
-func (s *server) settled(ctx context.Context) bool {
+func (s *server) settled(ctx context.Context, limit *patience.Limit) bool {
 	busy := func() (is bool) {
 		master := false
 		for _, run := range s.f.managers() {
@@ -84,14 +89,13 @@ func (s *server) settled(ctx context.Context) bool {
 		}
 		return is
 	}
-	deadline := time.Now().Add(settlePatience)
 	for busy() {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-time.After(10 * time.Millisecond):
 		}
-		if time.Now().After(deadline) {
+		if limit.Over() {
 			return false
 		}
 	}

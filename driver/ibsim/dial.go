@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"softib/internal/patience"
 	"softib/proto/ib"
 	"softib/proto/mad"
 )
@@ -206,7 +207,7 @@ func (p *Port) control(ctx context.Context, c *ctl) error {
 	asked := c.typ
 	c.client = p.client
 	deadline, ok := ctx.Deadline()
-	if limit := time.Now().Add(ctlTimeout); !ok || limit.Before(deadline) {
+	if limit := time.Now().Add(patience.For(ctlTimeout)); !ok || limit.Before(deadline) {
 		deadline = limit
 	}
 	if err := p.ctlFile.SetDeadline(deadline); err != nil {

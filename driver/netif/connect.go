@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"softib/internal/patience"
 	"softib/node/ipoib"
 	"softib/proto/ib"
 	"softib/verbs"
@@ -144,7 +145,7 @@ func (n *Interface) connect(ctx context.Context, w *ipoib.Way, d *dest) {
 		n.refused(ctx, w, d)
 		return
 	}
-	asking, cancel := context.WithTimeout(ctx, connPatience)
+	asking, cancel := patience.Context(ctx, connPatience)
 	defer cancel()
 	c, private, err := n.dev.Connect(asking, n.cfg.Port, w.Path, ipoib.ServiceID(w.QPN), qp, true, n.greeting())
 	if err != nil {

@@ -139,7 +139,7 @@ func sides(b *testing.B, pair *netpair.Machines, self, dir, what string, mtu int
 		_ = server.Wait()
 		r.cpu += server.ProcessState.UserTime() + server.ProcessState.SystemTime()
 	}()
-	for end := time.Now().Add(patience); !pair.Listens(0, benchPort); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testPatience); !pair.Listens(0, benchPort); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			b.Fatal("the server does not listen")
 		}

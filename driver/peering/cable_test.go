@@ -129,7 +129,7 @@ func TestCable(t *testing.T) {
 	}
 	listens := func() {
 		t.Helper()
-		for end := time.Now().Add(patience); !pair.Listens(0, benchPort); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(testPatience); !pair.Listens(0, benchPort); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("the server does not listen")
 			}

@@ -12,6 +12,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"softib/internal/patience"
 )
 
 // frame is what goes over TLS: its length in four bytes, and JSON.
@@ -74,7 +76,7 @@ func (c *control) write(f frame) error {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	if err := c.c.SetWriteDeadline(time.Now().Add(writeWait)); err != nil {
+	if err := c.c.SetWriteDeadline(time.Now().Add(patience.For(writeWait))); err != nil {
 		return err
 	}
 	_, err = c.c.Write(append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(b)), uint32(len(b))), b...))
@@ -230,9 +232,9 @@ func (c *control) call(ctx context.Context, peer, method string, in, out any) er
 	if err != nil {
 		return err
 	}
-	if _, has := ctx.Deadline(); !has {
+	if _, has := ctx.Deadline(); !has && !patience.Has(ctx) {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, callWait)
+		ctx, cancel = patience.Context(ctx, callWait)
 		defer cancel()
 	}
 	ch := make(chan frame, 1)
@@ -255,7 +257,7 @@ func (c *control) call(ctx context.Context, peer, method string, in, out any) er
 	}
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("%s of %s: %w", method, peer, context.Cause(ctx))
 	case f, ok := <-ch:
 		switch {
 		case !ok:
@@ -279,7 +281,7 @@ func (m *Machine) Answer(method string, h Method) {
 }
 
 // Call asks a peer a question, in as JSON, and waits for the answer, which goes to out. Without a deadline of the
-// context it waits for ten seconds.
+// context it waits for ten seconds, longer where this machine is busy.
 func (m *Machine) Call(ctx context.Context, peer, method string, in, out any) error {
 	p := m.Peer(peer)
 	if p == nil {

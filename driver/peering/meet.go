@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"softib/internal/patience"
 	"softib/node/tunnel"
 )
 
@@ -67,7 +68,7 @@ func (m *Machine) hello(index uint32, mtu int) hello {
 
 // dial meets a peer, which is there when it returns without an error.
 func (m *Machine) dial(ctx context.Context, name, addr string) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, helloWait)
+	ctx, cancel := context.WithTimeout(ctx, patience.For(helloWait))
 	defer cancel()
 	raw, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -181,7 +182,7 @@ func (m *Machine) greet(raw net.Conn) (name string, err error) {
 			raw.Close()
 		}
 	}()
-	if err := raw.SetDeadline(time.Now().Add(helloWait)); err != nil {
+	if err := raw.SetDeadline(time.Now().Add(patience.For(helloWait))); err != nil {
 		return "", err
 	}
 	if err := c.HandshakeContext(m.stopped); err != nil {

@@ -24,8 +24,8 @@ import (
 	"softib/node/tunnel"
 )
 
-// patience is how long a test waits for something that has to happen.
-const patience = time.Minute
+// testPatience is how long a test waits for something that has to happen.
+const testPatience = time.Minute
 
 // ca is one that signs certificates for a test.
 type ca struct {
@@ -91,7 +91,7 @@ func next[T any](t testing.TB, what string, ch <-chan T) T {
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(patience):
+	case <-time.After(testPatience):
 		t.Fatalf("waited for %s", what)
 		panic("not reached")
 	}
@@ -242,7 +242,7 @@ func TestBothDial(t *testing.T) {
 		both.Go(func() { connect(t, b, a) })
 		both.Wait()
 		// Whatever was up first may be replaced once; what is up at last carries messages.
-		end := time.Now().Add(patience)
+		end := time.Now().Add(testPatience)
 		for {
 			pa, pb := a.Peer("b"), b.Peer("a")
 			if pa != nil && pb != nil && pa.Send(1, []byte("x")) == nil {
@@ -530,7 +530,7 @@ func TestPartitions(t *testing.T) {
 			t.Error(why)
 		}
 		// It is tried again, and not told again.
-		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(testPatience); ; time.Sleep(time.Millisecond) {
 			if st := a.Status(); len(st) == 1 && errors.Is(st[0].Last, ErrNoDatagrams) && len(la.trouble) == 0 {
 				break
 			}

@@ -17,6 +17,7 @@ import (
 	"softib/driver/endpoint"
 	"softib/internal/descriptors"
 	"softib/internal/packetsock"
+	"softib/internal/patience"
 	"softib/proto/ib"
 )
 
@@ -209,8 +210,10 @@ type View struct {
 }
 
 const (
-	helloMax      = 1 << 13
-	termsMax      = 1 << 15
+	helloMax = 1 << 13
+	termsMax = 1 << 15
+	// helloPatience is how long a program may take to say what it wants, on an idle machine: nobody holds a descriptor
+	// for nothing.
 	helloPatience = 10 * time.Second
 )
 
@@ -223,7 +226,7 @@ func (x *Interfaces) Serve(ctx context.Context, l *packetsock.Listener) error {
 func (x *Interfaces) greet(c packetsock.Guest) {
 	var h hello
 	buf := make([]byte, helloMax)
-	if c.SetReadDeadline(time.Now().Add(helloPatience)) != nil {
+	if c.SetReadDeadline(time.Now().Add(patience.For(helloPatience))) != nil {
 		return
 	}
 	n, fds, err := receive(c.UnixConn, buf)

@@ -269,6 +269,7 @@ func (f *Fabric) tellPorts(ctx context.Context, q portsAsked) (told portsTold, e
 
 const (
 	// tellWait is how long a question for changes may wait, and tellEvery how often is looked for them meanwhile.
+	// tidy: not patience, what has not changed by then is asked for again.
 	tellWait  = 5 * time.Second
 	tellEvery = 50 * time.Millisecond
 )

@@ -1,11 +1,11 @@
 package span
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
 
+	"softib/internal/patience"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
@@ -208,7 +208,7 @@ func (m *mirror) port(r topo.PortRef) (p portSaid) {
 func (f *Fabric) follow(name string, gen int) {
 	since := uint64(0)
 	for {
-		ctx, cancel := context.WithTimeout(f.ctx, tellWait+callTime)
+		ctx, cancel := patience.Context(f.ctx, tellWait+callTime)
 		told, err := askFor(ctx, f, name, opPorts, portsAsked{Since: since, Wait: tellWait})
 		cancel()
 		switch {

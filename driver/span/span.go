@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"softib/driver/live"
+	"softib/internal/patience"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/proto/wire"
@@ -175,12 +176,12 @@ func (f *Fabric) Close() error {
 	return err
 }
 
-// callTime is how long a machine may take to answer.
+// callTime is how long a machine may take to answer, where this one is idle.
 const callTime = 10 * time.Second
 
 // ask asks a machine something.
 func ask[In, Out any](f *Fabric, machine string, o op[In, Out], in In) (out Out, err error) {
-	ctx, cancel := context.WithTimeout(f.ctx, callTime)
+	ctx, cancel := patience.Context(f.ctx, callTime)
 	defer cancel()
 	return askFor(ctx, f, machine, o, in)
 }

@@ -1,11 +1,14 @@
 package packetsock
 
 import (
+	"context"
 	"net"
 	"os"
 	"sync"
 	"syscall"
 	"time"
+
+	"softib/internal/patience"
 )
 
 // Rights let others use a fabric than the user of this process and root: a group of users who may connect, each for
@@ -83,7 +86,7 @@ func (r *Rights) leave(c *net.UnixConn) {
 	}
 }
 
-// reviewPatience is how long Review waits for guests to be gone. It takes what a busy machine takes.
+// reviewPatience is how long Review waits for guests to be gone, on an idle machine.
 const reviewPatience = 10 * time.Second
 
 // Review ends the connections of guests who may not use their hosts any more, and returns when all that they had is
@@ -103,11 +106,12 @@ func (r *Rights) Review() {
 		}
 	}
 	r.mu.Unlock()
-	late := time.After(reviewPatience)
+	late, cancel := patience.Context(context.Background(), reviewPatience)
+	defer cancel()
 	for _, left := range going {
 		select {
 		case <-left:
-		case <-late:
+		case <-late.Done():
 			return
 		}
 	}

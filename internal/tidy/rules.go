@@ -1,5 +1,7 @@
 package tidy
 
+import "time"
+
 // ModulePath is the module whose packages have ranks.
 const ModulePath = "softib"
 
@@ -95,6 +97,16 @@ const orderFree = "// tidy: order-free"
 // engine keeps or an interface that a driver implements: it does not come back
 // into the engine. It stands on the declaration's line or the one above.
 const callsOut = "// tidy: calls out, "
+
+// notPatience is the comment that vouches, with a reason, for a wait that is the same however busy the machine is. It
+// stands on the line of the wait or of its constant, or the one above.
+const notPatience = "// tidy: not patience, "
+
+// waitMin is how long a wait is that has to be about something else than this machine. waitRooms are rooms whose
+// programs measure, and say themselves how long they wait.
+const waitMin = 5 * time.Second
+
+var waitRooms = map[string]bool{"proof": true, "examples": true}
 
 // driverRooms are the rooms of those who hold engines and give them time.
 var driverRooms = map[string]bool{"driver": true, "verbs": true}

@@ -16,6 +16,7 @@ var rules = []struct {
 	{"bans", CheckBans},
 	{"map order", CheckMapOrder},
 	{"callbacks", CheckCallbacks},
+	{"waits", CheckWaits},
 	{"doc", CheckDoc},
 	{"names", CheckNames},
 	{"length", CheckLength},

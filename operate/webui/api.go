@@ -12,11 +12,15 @@ import (
 	"strings"
 	"time"
 
+	"softib/internal/patience"
 	"softib/operate/manager"
 )
 
 // bodyMax is how large a request may be: the longest is a tenant with all hosts of a large fabric by name.
 const bodyMax = 256 << 10
+
+// answerLimit is how long a client may take to read an answer, on an idle machine.
+const answerLimit = time.Minute
 
 // apiError is what a request that cannot be done is answered with.
 type apiError struct {
@@ -54,7 +58,11 @@ func unknown(field string, err error) *apiError {
 type answer func(r *http.Request) (any, error)
 
 func (a answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// To find out takes what it takes; the client has its time when there is an answer.
+	ctl := http.NewResponseController(w)
+	ctl.SetWriteDeadline(time.Time{})
 	v, err := a(r)
+	ctl.SetWriteDeadline(time.Now().Add(patience.For(answerLimit)))
 	if err != nil {
 		e, ok := errors.AsType[*apiError](err)
 		if !ok {

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"softib/internal/patience"
 	"softib/operate/manager"
 	"softib/operate/manager/tenant"
 )
 
-// changeLimit is how long a change of tenants may take before it is given up, and undone.
+// changeLimit is how long a change of tenants may wait for others to be made before it, on an idle machine.
 const changeLimit = 2 * time.Minute
 
 // tenantShown is a tenant with its hosts by name.
@@ -104,7 +105,7 @@ func (s *Server) createTenant(r *http.Request) (any, error) {
 	if err := readBody(r, &body); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), changeLimit)
+	ctx, cancel := patience.Context(r.Context(), changeLimit)
 	defer cancel()
 	t, err := s.m.CreateTenant(ctx, manager.TenantSpec{Name: body.Name, Hosts: hostWords(body.Hosts), Key: body.Key,
 		SL: body.SL, RateGbps: body.Gbps, Limited: body.Limited, Index0: true, IPoIB: body.IPoIB})
@@ -128,7 +129,7 @@ func (s *Server) editTenant(r *http.Request) (any, error) {
 	if len(c.Add)+len(c.Remove) == 0 {
 		return nil, badField("add", `such as {"add":["h1"]}`, "neither hosts to add nor hosts to remove")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), changeLimit)
+	ctx, cancel := patience.Context(r.Context(), changeLimit)
 	defer cancel()
 	t, err := s.m.EditHosts(ctx, r.PathValue("name"), c)
 	if err != nil {
@@ -142,7 +143,7 @@ func (s *Server) editTenant(r *http.Request) (any, error) {
 }
 
 func (s *Server) deleteTenant(r *http.Request) (any, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), changeLimit)
+	ctx, cancel := patience.Context(r.Context(), changeLimit)
 	defer cancel()
 	if err := s.m.DeleteTenant(ctx, r.PathValue("name")); err != nil {
 		return nil, tenantError(err, "name")
@@ -161,9 +162,10 @@ var tenantErrors = []struct {
 	{tenant.ErrExists, http.StatusConflict, "name", "choose another name or key"},
 	{tenant.ErrReserved, http.StatusConflict, "key", "choose another key, or leave it out"},
 	{tenant.ErrUnmanaged, http.StatusConflict, "", "make softib's subnet manager the master"},
+	{context.DeadlineExceeded, http.StatusGatewayTimeout, "",
+		"nothing has changed; try again when the machine has less to do"},
 	{tenant.ErrRefused, http.StatusBadGateway, "", "nothing has changed; look at the nodes that are named"},
 	{tenant.ErrStore, http.StatusServiceUnavailable, "", "nothing has changed; is the disk full?"},
-	{context.DeadlineExceeded, http.StatusGatewayTimeout, "", "nothing has changed; try again"},
 }
 
 // tenantFields are what requests call the fields of a *tenant.InvalidError, where they have other names, and what may

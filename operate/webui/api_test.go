@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -490,6 +491,28 @@ func TestFaults(t *testing.T) {
 	set("DELETE", "/api/v1/faults", "")
 	if len(list) != 0 || len(x.m.Faults()) != 0 {
 		t.Errorf("all were lifted: %+v", list)
+	}
+}
+
+// deadlined notes until when an answer has to be written.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	write time.Time
+}
+
+func (d *deadlined) SetWriteDeadline(t time.Time) error { d.write = t; return nil }
+
+// TestSlowAnswer: what takes long to find out is not cut off, and then there is time to read it.
+func TestSlowAnswer(t *testing.T) {
+	w := &deadlined{ResponseRecorder: httptest.NewRecorder(), write: time.Now()}
+	answer(func(*http.Request) (any, error) {
+		if !w.write.IsZero() {
+			t.Errorf("nothing is known yet, and the answer has to be read until %v", w.write)
+		}
+		return 1, nil
+	}).ServeHTTP(w, nil)
+	if time.Until(w.write) < answerLimit/2 {
+		t.Errorf("to be read until %v", w.write)
 	}
 }
 

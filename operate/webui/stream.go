@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"softib/internal/patience"
 	"softib/operate/manager"
 	"softib/operate/manager/health"
 	"softib/proto/ib"
@@ -336,7 +337,7 @@ func (o *streamWriter) flush() error {
 	if o.buf.Len() == 0 {
 		return nil
 	}
-	_ = o.rc.SetWriteDeadline(time.Now().Add(writeLimit)) // a writer without deadlines is a test's
+	_ = o.rc.SetWriteDeadline(time.Now().Add(patience.For(writeLimit))) // a writer without deadlines is a test's
 	_, err := o.w.Write(o.buf.Bytes())
 	o.buf.Reset()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"softib/internal/patience"
 	"softib/operate/cluster"
 	"softib/proto/ib"
 )
@@ -52,7 +53,7 @@ func (k *Keys) Read() (map[string][]byte, error) {
 
 // Write puts some values and drops others, as the master that this machine is.
 func (k *Keys) Write(put map[string][]byte, drop []string) error {
-	ctx, cancel := context.WithTimeout(k.m.ctx, keysPatience)
+	ctx, cancel := patience.Context(k.m.ctx, keysPatience)
 	defer cancel()
 	id := rand.Text()
 	term, unsure := int64(0), false

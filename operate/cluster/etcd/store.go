@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"softib/internal/patience"
 	"softib/operate/cluster"
 	"softib/proto/ib"
 )
@@ -111,7 +112,7 @@ func (u URL) tlsConfig() (*tls.Config, error) {
 // check asks whether what answers can do what is needed. clientv3's own Status would try until its time is up, and then
 // not say why.
 func (s *Store) check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, connectPatience)
+	ctx, cancel := patience.Context(ctx, connectPatience)
 	defer cancel()
 	server := pb.NewMaintenanceClient(s.client.ActiveConnection())
 	is, err := server.Status(ctx, &pb.StatusRequest{})

@@ -35,8 +35,10 @@ const (
 	waitingMax = 64
 	// A reader has to take a block within blockPatience and everything within patience; Prometheus' own limit is 10 s
 	// unless it is told otherwise.
+	// tidy: not patience, Prometheus does not wait longer either, and scrapes again.
 	blockPatience = 5 * time.Second
-	patience      = time.Minute
+	// tidy: not patience, as above
+	patience = time.Minute
 )
 
 // Exporter answers scrapes of one fabric. Any number of goroutines may use it.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"softib/internal/patience"
 	"softib/node/inspect"
 	"softib/node/madrpc"
 	"softib/operate/manager"
@@ -54,7 +55,7 @@ func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := patience.Context(context.Background(), 10*time.Second)
 	defer cancel()
 	state := ib.PhysDisabled
 	if up {
@@ -222,7 +223,7 @@ func (f *Fabric) clear(refs []topo.PortRef) {
 		masks = append(masks, mask)
 	}
 	f.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := patience.Context(context.Background(), 10*time.Second)
 	defer cancel()
 	answers, err := f.ask(ctx, list)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {

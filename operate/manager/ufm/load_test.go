@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"softib/operate/manager/tenant"
 	"softib/proof/workload/perf"
+	"softib/proto/ib"
 	"softib/subnet/policy"
 )
 
@@ -276,6 +278,37 @@ func TestSlowBody(t *testing.T) {
 		if w.Code != 200 || w.read.IsZero() == c.want {
 			t.Errorf("a body of %d bytes: status %d, to be read until %v", c.length, w.Code, w.read)
 		}
+	}
+}
+
+// slowTenants are those of a fabric where each change takes long.
+type slowTenants struct {
+	Tenants
+	change func()
+}
+
+func (s slowTenants) EditKey(context.Context, ib.PKey, string, func(*tenant.Tenant) error) (tenant.Tenant, error) {
+	s.change()
+	return tenant.Tenant{}, nil
+}
+
+// TestSlowChange: a client that waits for a change is not cut off however long that takes, and has its time to read the
+// answer from then on.
+func TestSlowChange(t *testing.T) {
+	w, changed := &deadlined{ResponseRecorder: httptest.NewRecorder()}, false
+	p := newPlace(t, "star:3", policy.Partitions{}, func(c *Config) {
+		c.Tenants = slowTenants{c.Manager.Tenants(), func() {
+			if changed = true; !w.write.IsZero() {
+				t.Errorf("a change is under way, and the answer has to be read until %v", w.write)
+			}
+		}}
+	})
+	r := httptest.NewRequest("PUT", "http://localhost/ufmRest/resources/pkeys", strings.NewReader(
+		fmt.Sprintf(`{"guids": [%q], "pkey": "0x11"}`, guidText(p.f.Graph().Hosts()[0].PortGUID(1)))))
+	r.Header.Set("Content-Type", "application/json")
+	p.s.ServeHTTP(w, r)
+	if w.Code != 200 || !changed || time.Until(w.write) < writeMax/2 {
+		t.Errorf("status %d %s, changed %t, to be read until %v", w.Code, w.Body, changed, w.write)
 	}
 }
 

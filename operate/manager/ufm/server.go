@@ -15,6 +15,7 @@ import (
 
 	"softib/internal/descriptors"
 	"softib/internal/files"
+	"softib/internal/patience"
 	"softib/operate/manager"
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
@@ -106,12 +107,12 @@ func (s *Server) Roots() []string {
 	return list
 }
 
-// Times that a client has: to send a body, and to read an answer. One that does neither is cut off, and nothing waits
-// for it meanwhile.
+// Times that a client has on an idle machine: to send a body, and to read an answer. One that does neither is cut off,
+// and nothing waits for it meanwhile.
 const (
 	readMax  = 30 * time.Second
 	writeMax = 60 * time.Second
-	// changeWait is how long a change waits for others to be made before it.
+	// changeWait is how long a change waits for others to be made before it, on an idle machine.
 	changeWait = 40 * time.Second
 )
 
@@ -127,6 +128,8 @@ func Harden(h *http.Server) {
 }
 
 func harden(h *http.Server, most, ofSource int) {
+	// Nobody has said who he is before his headers are here, and those of an honest client come in one piece: it is the
+	// same however busy the machine is.
 	h.ReadHeaderTimeout = 10 * time.Second
 	h.WriteTimeout = changeWait + writeMax
 	h.IdleTimeout = 2 * time.Minute
@@ -151,9 +154,16 @@ func (c *call) arg(name string) string { return c.args[name] }
 // json answers with a value.
 func (c *call) json(v any) { writeJSON(c.w, http.StatusOK, v) }
 
-// change is the context of a change: who is gone before it begins changes nothing.
+// change is the context of a change: who is gone before it begins changes nothing. It
+// takes what it takes, and the client has its time to read the answer when there is one.
 func (c *call) change() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.r.Context(), changeWait)
+	ctl := http.NewResponseController(c.w)
+	ctl.SetWriteDeadline(time.Time{})
+	ctx, cancel := patience.Context(c.r.Context(), changeWait)
+	return ctx, func() {
+		cancel()
+		ctl.SetWriteDeadline(time.Now().Add(patience.For(writeMax)))
+	}
 }
 
 // ServeHTTP answers a request.
@@ -181,9 +191,9 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, how scheme) (call
 func timed(w http.ResponseWriter, r *http.Request) {
 	ctl := http.NewResponseController(w)
 	now := time.Now()
-	ctl.SetWriteDeadline(now.Add(changeWait + writeMax))
+	ctl.SetWriteDeadline(now.Add(patience.For(changeWait + writeMax)))
 	if r.ContentLength != 0 { // one without a body may be listening for days
-		ctl.SetReadDeadline(now.Add(readMax))
+		ctl.SetReadDeadline(now.Add(patience.For(readMax)))
 	}
 }
 
