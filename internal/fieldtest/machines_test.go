@@ -270,8 +270,8 @@ func TestMachines(t *testing.T) {
 		for i, want := range []int{4, 1, 1} {
 			seen := 0
 			for spine := 1; spine <= 4; spine++ {
-				out, err := m.on(t.Context(), i, "capture", "leaf1", fmt.Sprintf("spine%d", spine), "--for", "1ms", "-w",
-					"-").CombinedOutput()
+				cmd := m.on(t.Context(), i, "capture", "leaf1", fmt.Sprint("spine", spine), "--for", "1ms", "-w", "-")
+				out, err := cmd.CombinedOutput()
 				if err == nil {
 					seen++
 				} else if !strings.Contains(string(out), "is on machine ") {

@@ -163,7 +163,8 @@ func TestMembers(t *testing.T) {
 
 	twin := join(t, connect(t, srv.URL("lab")), "b")
 	if err := twin.Joined(ctx); !errors.Is(err, etcd.ErrNameTaken) ||
-		!strings.Contains(err.Error(), "b:7000, since 2") || !strings.Contains(control.NextOf(err), "another --machine") {
+		!strings.Contains(err.Error(), "b:7000, since 2") ||
+		!strings.Contains(control.NextOf(err), "another --machine") {
 		t.Errorf("%v, %s", err, control.NextOf(err))
 	}
 
