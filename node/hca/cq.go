@@ -271,13 +271,23 @@ func (c *CQ) fire() {
 	c.h.events.push(Event{Type: EventCompletion, CQ: c})
 }
 
-// purge removes the completions of a destroyed queue pair, so that its number
-// can be given out again.
-func (c *CQ) purge(n ib.QPN) {
+// xrcSRQ is the number of the shared queue whose receive this is, of an XRC target; 0 for other completions. It stands
+// where programs do not look unless the request has failed, and where it is told from another vendor's error then.
+func (w *WC) xrcSRQ() uint32 {
+	if w.Opcode == WCRecv || w.Opcode == WCRecvRDMAWithImm {
+		return w.VendorErr
+	}
+	return 0
+}
+
+// purge removes the completions of a destroyed queue pair, so that its number can be given out again, or those of an
+// XRC shared queue. Its own receives an XRC target leaves behind, as mlx4 and mlx5 do: the shared queue has lost them,
+// and its owner, who need not be the target's, learns of them by their completions alone.
+func (c *CQ) purge(n ib.QPN, srq uint32) {
 	mask := uint32(len(c.ring) - 1)
 	w := c.head
 	for i := c.head; i != c.tail; i++ {
-		if c.ring[i&mask].QPN == n {
+		if of := c.ring[i&mask].xrcSRQ(); of == 0 && srq == 0 && c.ring[i&mask].QPN == n || of != 0 && of == srq {
 			continue
 		}
 		c.ring[w&mask] = c.ring[i&mask]

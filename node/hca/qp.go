@@ -180,6 +180,7 @@ type QP struct {
 	resNext  int
 	held     recvWQE // cur, when it came from a shared queue
 	heldSGE  []SGE
+	heldOf   uint32  // the number of that queue, if it is one of XRC; see WC.xrcSRQ
 	tagged   *tagged // of one whose shared queue matches tags
 
 	grh      wire.GRH // of the path, if it is global
@@ -385,7 +386,7 @@ func (h *HCA) DestroyQP(q *QP) error {
 	}
 	for _, cq := range []*CQ{q.sendCQ, q.recvCQ} {
 		if cq != nil {
-			cq.purge(q.num)
+			cq.purge(q.num, 0)
 			cq.users--
 		}
 	}
@@ -554,7 +555,7 @@ func (q *QP) completeRecv(cq *CQ, wrID uint64, status WCStatus) {
 	if c == nil {
 		return
 	}
-	c.WRID, c.Status, c.Opcode, c.QPN = wrID, status, WCRecv, q.num
+	c.WRID, c.Status, c.Opcode, c.QPN, c.VendorErr = wrID, status, WCRecv, q.num, q.heldOf
 	cq.commit(q.h.now, true)
 }
 

@@ -229,7 +229,7 @@ func (h *HCA) ModifyQP(q *QP, a QPAttr, mask AttrMask) error {
 		q.giveUp()
 		for _, c := range []*CQ{q.sendCQ, q.recvCQ} {
 			if c != nil {
-				c.purge(q.num)
+				c.purge(q.num, 0)
 			}
 		}
 		h.ready.remove(q)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"softib/proto/ib"
+	"softib/proto/wire"
 )
 
 func (e *end) write(id uint64, peer *end, n int, f SendFlags) {
@@ -206,7 +207,7 @@ func TestNotifyMissed(t *testing.T) {
 	b.wantEvents("COMPLETION")
 	// What is gone with its queue pair is not missed, what comes after it is.
 	send(SendSolicited)
-	b.rcq.purge(b.qp.Num())
+	b.rcq.purge(b.qp.Num(), 0)
 	b.rcq.ReqNotifyMissed(true)
 	b.rcq.ReqNotifyMissed(false)
 	b.wantEvents()
@@ -423,6 +424,53 @@ func TestXRCDomains(t *testing.T) {
 	// An XRC queue serves no ordinary queue pair.
 	_, err := b.h.CreateQP(QPInit{Type: RC, PD: b.pd, SendCQ: b.scq, RecvCQ: b.rcq, SRQ: srq2})
 	wantAttr(t, err, "create_qp", "srq", ErrInvalid)
+}
+
+// TestXRCCompletions: what a target has received stays when it is reset or destroyed, since only the shared queue's
+// owner knows whose buffer it was, and goes with the shared queue.
+func TestXRCCompletions(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	a, b := w.xrcPair(conf{})
+	other := must(b.h.CreateSRQ(SRQInit{PD: b.pd, MaxWR: 4, MaxSGE: 1, XRCD: b.xrcd, CQ: b.rcq}))(t)
+	ok(t, b.h.PostSRQRecv(other, &RecvWR{WRID: 20, SGList: []SGE{b.sge(0, 8)}}))
+	for i, s := range []*SRQ{b.srq, other, b.srq} {
+		b.recv(uint64(10+i), b.sge(0, 8))
+		a.post(SendWR{WRID: uint64(i), Opcode: WRSend, SGList: []SGE{a.sge(0, 8)}, RemoteSRQN: s.Num()})
+	}
+	w.run()
+	// The next message does not end: its receive is the owner's again.
+	w.fate = func(f *flying) fate { return fate{drop: f.p.BTH.Opcode.Op() != wire.OpSendFirst} }
+	a.post(SendWR{WRID: 3, Opcode: WRSend, SGList: []SGE{a.sge(0, 8000)}, RemoteSRQN: b.srq.Num()})
+	ok(t, b.h.PostSRQRecv(b.srq, &RecvWR{WRID: 13, SGList: []SGE{b.sge(0, 8000)}}))
+	w.runFor(10 * ib.Microsecond)
+	target := b.qp.Num()
+	ok(t, b.h.ModifyQP(b.qp, QPAttr{State: StateReset}, MaskState))
+	ok(t, b.h.DestroyQP(b.qp))
+	b.rcq.purge(target, 0) // as by another queue pair that has its number
+	if n := b.rcq.Len(); n != 4 {
+		t.Fatalf("%d completions are left with the target gone, want 4", n)
+	}
+	ok(t, b.h.DestroySRQ(b.srq))
+	b.received("20 RECV SUCCESS len=8")
+}
+
+// TestXRCQueueGone: a target in the middle of a message for a shared queue that is destroyed fails, and leaves nothing.
+func TestXRCQueueGone(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	a, b := w.xrcPair(conf{})
+	b.recv(1, b.sge(0, 8000))
+	w.fate = func(f *flying) fate { return fate{drop: f.p.BTH.Opcode.Op() != wire.OpSendFirst} }
+	a.post(SendWR{WRID: 3, Opcode: WRSend, SGList: []SGE{a.sge(0, 8000)}, RemoteSRQN: b.srq.Num()})
+	w.runFor(10 * ib.Microsecond)
+	if b.qp.cur == nil {
+		t.Fatal("want it in a message")
+	}
+	ok(t, b.h.DestroySRQ(b.srq))
+	ok(t, b.h.DestroyCQ(b.rcq))
+	if b.qp.State() != StateErr || b.rcq.Len() != 0 {
+		t.Fatalf("in %v, %d completions", b.qp.State(), b.rcq.Len())
+	}
+	b.wantEvents("QP_ACCESS_ERR")
 }
 
 // TestManyRounds wraps every ring many times.

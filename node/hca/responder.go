@@ -461,6 +461,9 @@ func (q *QP) takeRecv(srq *SRQ) bool {
 	if srq.cq != nil {
 		q.curCQ = srq.cq
 	}
+	if srq.xrcd != nil {
+		q.heldOf = srq.num
+	}
 	q.fresh = srq
 	return true
 }
@@ -531,7 +534,7 @@ func (q *QP) finishRecv(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) bool
 		q.flushSend()
 		return false
 	}
-	c.WRID, c.QPN, c.Opcode = q.cur.wrID, q.num, WCRecv
+	c.WRID, c.QPN, c.Opcode, c.VendorErr = q.cur.wrID, q.num, WCRecv, q.heldOf
 	c.ByteLen = q.curDone
 	c.SrcQP, c.SLID, c.SL, c.Port = q.attr.DestQPN, p.LRH.SLID, p.LRH.SL, q.attr.Port
 	if info.Kind == wire.KindWrite {

@@ -219,6 +219,14 @@ func (h *HCA) DestroySRQ(s *SRQ) error {
 	if s.users > 0 {
 		return attrErr(ErrBusy, "destroy_srq", "srq", s.users, "no queue pair left on it")
 	}
+	if s.xrcd != nil {
+		for _, q := range h.qps {
+			if q != nil && q.heldOf == s.num && q.cur != nil {
+				h.events.push(Event{Type: EventQPAccessErr, QP: q})
+				q.toError() // in the middle of a message, which has no place any more
+			}
+		}
+	}
 	s.dead = true
 	h.srqs[s.num] = nil
 	s.pd.users--
@@ -227,6 +235,7 @@ func (h *HCA) DestroySRQ(s *SRQ) error {
 	}
 	if s.cq != nil {
 		s.cq.users--
+		s.cq.purge(0, s.num) // of other shared queues none can be left: their queue pairs are gone
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func TestWatch(t *testing.T) {
 	if h.NextNews() != c {
 		t.Error("not told of what came later")
 	}
-	c.purge(0)
+	c.purge(0, 0)
 	if h.NextNews() != c || c.Len() != 0 {
 		t.Error("not told of what went with its queue pair")
 	}

@@ -141,7 +141,7 @@ static int take_ready(struct softib_cq *c, int room, struct ibv_wc *wc)
 	return n;
 }
 
-void softib_purge_ready(struct ibv_cq *cq, uint32_t qp_num)
+void softib_purge_ready(struct ibv_cq *cq, uint32_t qp_num, uint32_t srq_num)
 {
 	struct softib_ready *r = &to_cq(cq)->ready;
 	uint32_t i, kept;
@@ -149,7 +149,7 @@ void softib_purge_ready(struct ibv_cq *cq, uint32_t qp_num)
 	softib_lock(&r->lock);
 	/* The others move up to tail, which is Go's: room is what is behind head, and gone ones must not take any. */
 	for (i = kept = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE); i != r->head; i--)
-		if (r->wc[(i - 1) % SOFTIB_READY].qp_num != qp_num)
+		if (!softib_goes(&r->wc[(i - 1) % SOFTIB_READY], qp_num, srq_num))
 			r->wc[--kept % SOFTIB_READY] = r->wc[(i - 1) % SOFTIB_READY];
 	__atomic_store_n(&r->head, kept, __ATOMIC_RELEASE);
 	softib_unlock(&r->lock);

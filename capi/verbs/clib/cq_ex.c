@@ -139,7 +139,7 @@ int softib_take_batch(struct softib_cq *cq, int room, struct ibv_wc *wc)
 	return n;
 }
 
-void softib_purge_batch(struct ibv_cq *cq, uint32_t qp_num)
+void softib_purge_batch(struct ibv_cq *cq, uint32_t qp_num, uint32_t srq_num)
 {
 	struct softib_batch *b = to_cq(cq)->batch;
 	uint32_t i, kept;
@@ -148,7 +148,7 @@ void softib_purge_batch(struct ibv_cq *cq, uint32_t qp_num)
 		return;
 	pthread_mutex_lock(&b->fields);
 	for (i = kept = b->at; i < b->len; i++) {
-		if (b->wc[i].qp_num == qp_num)
+		if (softib_goes(&b->wc[i], qp_num, srq_num))
 			continue;
 		b->wc[kept] = b->wc[i];
 		b->ns[kept] = b->ns[i];

@@ -1,20 +1,13 @@
 /* Queue pairs, and what is posted to them. */
 #include "softib.h"
 
-static void purge_cq(struct ibv_cq *cq, uint32_t qp_num)
-{
-	/* In the order in which another thread that polls moves them. */
-	softib_purge_ready(cq, qp_num);
-	softib_purge_batch(cq, qp_num);
-}
-
 /* Completions of a queue pair go with it, also those that have left the adapter. */
 static void purge(struct ibv_qp *qp)
 {
 	if (qp->send_cq)
-		purge_cq(qp->send_cq, qp->qp_num);
+		softib_purge_cq(qp->send_cq, qp->qp_num, 0);
 	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
-		purge_cq(qp->recv_cq, qp->qp_num);
+		softib_purge_cq(qp->recv_cq, qp->qp_num, 0);
 }
 
 int softib_begin_qp(struct softib_qp *q, struct ibv_context *context, const struct softib_made *made, uint32_t qp_num,

@@ -310,6 +310,7 @@ struct softib_srq {
 	uint32_t srq_num;
 	enum ibv_srq_type type;
 	struct ibv_xrcd *xrcd;
+	struct ibv_cq *cq; /* of one of XRC */
 };
 
 static inline struct softib_srq *to_srq(struct ibv_srq *srq) { return container_of(srq, struct softib_srq, srq); }
@@ -368,11 +369,26 @@ void softib_leave_domains(struct softib_pd *); /* a parent domain, which has no 
 /*
  * An extended queue takes completions in batches. What a program has not looked at yet goes first to ibv_poll_cq (how
  * many went to wc; only if cq->batch is set), and goes away with its queue pair: for destroy_qp, and modify_qp to
- * RESET, on both queues.
+ * RESET, on both queues. What an XRC target has received goes with the shared queue instead (qp_num is 0 then).
  */
 int softib_take_batch(struct softib_cq *, int room, struct ibv_wc *wc);
-void softib_purge_batch(struct ibv_cq *, uint32_t qp_num);
-void softib_purge_ready(struct ibv_cq *, uint32_t qp_num); /* the same of what is ready */
+void softib_purge_batch(struct ibv_cq *, uint32_t qp_num, uint32_t srq_num);
+void softib_purge_ready(struct ibv_cq *, uint32_t qp_num, uint32_t srq_num); /* the same of what is ready */
+
+static inline void softib_purge_cq(struct ibv_cq *cq, uint32_t qp_num, uint32_t srq_num)
+{
+	/* In the order in which another thread that polls moves them. */
+	softib_purge_ready(cq, qp_num, srq_num);
+	softib_purge_batch(cq, qp_num, srq_num);
+}
+
+/* Whether a completion goes; Go says where an XRC shared queue's number is (hca.WC.xrcSRQ). */
+static inline bool softib_goes(const struct ibv_wc *wc, uint32_t qp_num, uint32_t srq_num)
+{
+	bool receive = wc->opcode == IBV_WC_RECV || wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM;
+
+	return receive && wc->vendor_err ? wc->vendor_err == srq_num : wc->qp_num == qp_num;
+}
 
 /* events.c: an object that the adapter has made is found by its events from now on. If it cannot be, it is destroyed
  * there. */

@@ -20,6 +20,7 @@ static struct ibv_srq *make_srq(struct ibv_pd *pd, void *srq_context, struct ibv
 	s->srq_num = args.srq_num;
 	s->type = type;
 	s->xrcd = xrcd;
+	s->cq = xrcd ? cq : NULL;
 	softib_xrcd_use(xrcd, 1);
 	s->srq.context = pd->context;
 	s->srq.srq_context = srq_context;
@@ -92,6 +93,8 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 
 	if (error)
 		return error;
+	if (s->cq)
+		softib_purge_cq(s->cq, 0, s->srq_num);
 	softib_untrack(SOFTIB_SRQ, srq->handle, &s->tracked, &srq->mutex, &srq->cond, &srq->events_completed);
 	softib_xrcd_use(s->xrcd, -1);
 	pthread_cond_destroy(&srq->cond);

@@ -529,13 +529,26 @@ static struct ibv_xrcd *open_domain(int fd, int oflags)
 	return ibv_open_xrcd(ctx, &attr);
 }
 
+static void send_xrc(struct ibv_qp_ex *b, uint32_t srq_num, struct ibv_cq *cq)
+{
+	ibv_wr_start(b);
+	b->wr_id = 1;
+	b->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(b);
+	ibv_wr_set_xrc_srqn(b, srq_num);
+	ibv_wr_set_sge(b, mr->lkey, (uintptr_t)mem, 64);
+	MUST(ibv_wr_complete(b) == 0);
+	wait_done(cq, 1, IBV_WC_SUCCESS, IBV_WC_SEND);
+}
+
 static void xrc(void)
 {
 	char name[] = "/tmp/softib-xrcd-XXXXXX";
 	int fd = mkstemp(name), again = open(name, O_RDWR), other;
 	struct ibv_xrcd_init_attr few = { .comp_mask = IBV_XRCD_INIT_ATTR_FD, .fd = -1 };
 	struct ibv_xrcd *x, *same, *mine;
-	struct ibv_cq *scq = new_cq(), *rcq = new_cq();
+	struct ibv_cq_ex *received = new_cq_ex(IBV_WC_STANDARD_FLAGS);
+	struct ibv_cq *scq = new_cq(), *rcq = ibv_cq_ex_to_cq(received);
 	struct ibv_srq_init_attr_ex sa = {
 		.attr = { .max_wr = 16, .max_sge = 2 }, .srq_type = IBV_SRQT_XRC, .pd = pd, .cq = rcq,
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ,
@@ -615,22 +628,28 @@ static void xrc(void)
 	MUST(ibv_close_xrcd(same) == 0);
 	MUST(ibv_close_xrcd(x) == EBUSY);
 	MUST(ibv_post_srq_recv(srq, &rw, &bad) == 0);
-	ibv_wr_start(b);
-	b->wr_id = 1;
-	b->wr_flags = IBV_SEND_SIGNALED;
-	ibv_wr_send(b);
-	ibv_wr_set_xrc_srqn(b, num);
-	ibv_wr_set_sge(b, mr->lkey, (uintptr_t)mem, 64);
-	MUST(ibv_wr_complete(b) == 0);
-	wait_done(scq, 1, IBV_WC_SUCCESS, IBV_WC_SEND);
+	send_xrc(b, num, scq);
 	wc = wait_wc(rcq);
 	MUST(wc.wr_id == 9 && wc.byte_len == 64 && !memcmp(mem, mem + HALF, 64));
 
+	/* What it has received is the shared queue's and outlives it: one taken, two of the batch, one behind it. */
+	for (int i = 0; i < 4; i++) {
+		rw.wr_id = 10 + i;
+		MUST(ibv_post_srq_recv(srq, &rw, &bad) == 0);
+		if (i == 3) {
+			wait_start(received);
+			MUST(received->wr_id == 10);
+			ibv_end_poll(received);
+		}
+		send_xrc(b, num, scq);
+	}
 	MUST(ibv_destroy_qp(opened) == 0);
+	MUST(wait_wc(rcq).wr_id == 11);
 	NONE(ibv_open_qp(ctx, &oa), EINVAL); /* now it is gone */
 	MUST(ibv_close_xrcd(x) == EBUSY);
 	MUST(ibv_destroy_cq(rcq) == EBUSY);
 	MUST(ibv_destroy_srq(srq) == 0);
+	MUST(ibv_poll_cq(rcq, 1, &wc) == 0);
 	MUST(ibv_close_xrcd(x) == 0 && ibv_close_xrcd(mine) == 0);
 	NONE(open_domain(again, 0), EAGAIN); /* nothing is left of it */
 	MUST(ibv_destroy_qp(ini) == 0);
