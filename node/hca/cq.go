@@ -34,6 +34,7 @@ type CQ struct {
 	users int
 	err   bool
 	dead  bool
+	wraps bool // see IgnoreOverrun
 
 	armed     bool
 	armedSoli bool
@@ -125,6 +126,10 @@ func (h *HCA) NextNews() *CQ {
 	c.news = false
 	return c
 }
+
+// IgnoreOverrun makes a queue that never breaks: IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN. A completion too many takes the
+// place of the oldest. It is not for queues that are watched, whose oldest ones are out of reach.
+func (c *CQ) IgnoreOverrun() { c.wraps = true }
 
 // Failed reports whether the queue has overflowed.
 func (c *CQ) Failed() bool { return c.err }
@@ -223,15 +228,18 @@ func (c *CQ) Poll(out []WC) int {
 }
 
 // slot makes room for one more completion; nil when the queue overflows,
-// which breaks it for good (IBA 10.8.2.2).
+// which breaks it for good (IBA 10.8.2.2), unless it is to go on.
 func (c *CQ) slot() *WC {
 	if c.err {
 		return nil
 	}
 	if int(c.tail-c.head)+OutsideMax >= c.cap && c.unread() >= c.cap {
-		c.err = true
-		c.h.events.push(Event{Type: EventCQErr, CQ: c})
-		return nil
+		if !c.wraps {
+			c.err = true
+			c.h.events.push(Event{Type: EventCQErr, CQ: c})
+			return nil
+		}
+		c.head++
 	}
 	e := &c.ring[c.tail&uint32(len(c.ring)-1)]
 	*e = WC{}

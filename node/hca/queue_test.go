@@ -76,6 +76,37 @@ func TestCQOverflow(t *testing.T) {
 	})
 }
 
+// TestCQIgnoreOverrun: a queue that ignores overruns goes on with the newest completions, through polls, purges and
+// events, and its queue pairs with it.
+func TestCQIgnoreOverrun(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	a, b := w.pair(conf{cqe: 3, sendWR: 16})
+	a.scq.IgnoreOverrun()
+	write := func(from, to int) {
+		for i := from; i < to; i++ {
+			a.write(uint64(i), b, 8, SendSignaled)
+		}
+		w.run()
+	}
+	write(0, 11)
+	a.wantEvents()
+	a.sent("8 RDMA_WRITE SUCCESS len=8", "9 RDMA_WRITE SUCCESS len=8", "10 RDMA_WRITE SUCCESS len=8")
+	a.scq.ReqNotifyMissed(false)
+	a.wantEvents()
+	write(11, 16)
+	a.wantEvents("COMPLETION")
+	a.scq.ReqNotifyMissed(false) // those that came after the event's
+	a.wantEvents("COMPLETION")
+	ok(t, a.h.ResizeCQ(a.scq, 4))
+	write(16, 18)
+	if a.scq.Failed() || a.qp.State() != StateRTS {
+		t.Fatalf("queue pair in %v", a.qp.State())
+	}
+	a.sent("14 RDMA_WRITE SUCCESS len=8", "15 RDMA_WRITE SUCCESS len=8", "16 RDMA_WRITE SUCCESS len=8",
+		"17 RDMA_WRITE SUCCESS len=8")
+	w.close()
+}
+
 func TestCQResize(t *testing.T) {
 	w := newWorld(t, 2, 1)
 	a, b := w.pair(conf{cqe: 5})

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 
 struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void *cq_context,
-	struct ibv_comp_channel *channel, uint32_t comp_vector, bool tapped)
+	struct ibv_comp_channel *channel, uint32_t comp_vector, bool tapped, bool wraps)
 {
 	struct softib_cq_args args = { .context = to_context(context)->handle, .cqe = cqe, .event_fd = -1 };
 	struct softib_cq *c = softib_new(context, sizeof(*c));
@@ -16,6 +16,8 @@ struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void
 		return NULL;
 	if (comp_vector >= (uint32_t)context->num_comp_vectors || (channel && channel->context != context))
 		return softib_discard(c, EINVAL);
+	tapped &= !wraps; /* what is ready could not be overwritten */
+	args.wraps = wraps;
 	args.ready = tapped ? &c->ready : NULL;
 	if (channel) {
 		args.event_fd = container_of(channel, struct softib_channel, channel)->write_fd;
@@ -49,7 +51,7 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 
 	if (cqe < 1 || comp_vector < 0)
 		return FAIL(EINVAL);
-	c = softib_make_cq(context, cqe, cq_context, channel, comp_vector, true);
+	c = softib_make_cq(context, cqe, cq_context, channel, comp_vector, true, false);
 	return c ? &c->cq : NULL;
 }
 ALSO_1_0(ibv_create_cq);

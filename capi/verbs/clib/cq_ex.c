@@ -167,14 +167,14 @@ void softib_free_batch(struct softib_batch *b)
 	free(b);
 }
 
-static struct softib_batch *make_batch(struct ibv_cq_init_attr_ex *attr)
+static struct softib_batch *make_batch(struct ibv_cq_init_attr_ex *attr, uint32_t flags)
 {
 	struct softib_batch *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return NULL;
 	softib_make_section(&b->section,
-		(attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS && attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) ||
+		flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED ||
 		(attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD && softib_single_threaded(attr->parent_domain)));
 	pthread_mutex_init(&b->fields, NULL);
 	b->stamped = attr->wc_flags & STAMPS;
@@ -183,6 +183,8 @@ static struct softib_batch *make_batch(struct ibv_cq_init_attr_ex *attr)
 
 struct ibv_cq_ex *softib_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
+	uint32_t flags = attr && attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
+	bool wraps = flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	struct softib_batch *batch;
 	struct softib_cq *cq;
 
@@ -190,15 +192,15 @@ struct ibv_cq_ex *softib_create_cq_ex(struct ibv_context *context, struct ibv_cq
 		return FAIL(EINVAL);
 	if (attr->wc_flags & ~(uint64_t)SUPPORTED_WC_FLAGS)
 		return FAIL(EOPNOTSUPP);
-	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS && attr->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED)
-		return FAIL(EOPNOTSUPP); /* IGNORE_OVERRUN: an overrun breaks the queue, as IBA has it */
+	if (flags & ~(uint32_t)(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
+		return FAIL(EOPNOTSUPP);
 	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD && (!attr->parent_domain || !to_pd(attr->parent_domain)->inner))
 		return FAIL(EINVAL);
 
-	batch = make_batch(attr);
+	batch = make_batch(attr, flags);
 	if (!batch)
 		return FAIL(ENOMEM);
-	cq = softib_make_cq(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, !batch->stamped);
+	cq = softib_make_cq(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, !batch->stamped, wraps);
 	if (!cq) {
 		int error = errno;
 

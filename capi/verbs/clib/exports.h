@@ -143,6 +143,7 @@ struct softib_cq_args {
 	uint32_t cqe; /* in and out */
 	int32_t event_fd; /* where completion events are written, or -1 */
 	uint32_t *told;   /* how many were, ever */
+	uint32_t wraps;   /* an overrun overwrites the oldest; ready is NULL */
 	struct softib_ready *ready; /* or NULL: poll_cq is called for each */
 	struct softib_made made;
 };

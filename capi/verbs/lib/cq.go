@@ -22,7 +22,11 @@ func softib_create_cq(a *C.struct_softib_cq_args) int32 {
 	}
 	o := &cqObj{ready: (*readyList)(unsafe.Pointer(a.ready))}
 	if errno := create(c, &table.cqs, o, &a.made, func(h *hca.HCA) (*hca.CQ, error) {
-		return h.CreateCQ(int(a.cqe))
+		cq, err := h.CreateCQ(int(a.cqe))
+		if err == nil && a.wraps != 0 {
+			cq.IgnoreOverrun()
+		}
+		return cq, err
 	}, (*hca.HCA).DestroyCQ); errno != 0 {
 		return errno
 	}

@@ -100,7 +100,7 @@ static void completion_queues(void)
 	attr.parent_domain = pd; /* which is not a parent domain */
 	NONE(ibv_create_cq_ex(ctx, &attr), EINVAL);
 	attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
-	attr.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	attr.flags = 1 << 2;
 	NONE(ibv_create_cq_ex(ctx, &attr), EOPNOTSUPP);
 	attr.comp_mask = 0;
 	attr.cqe = 0;
@@ -189,6 +189,36 @@ static void completion_queues(void)
 	MUST(ibv_destroy_cq(plain) == EBUSY);
 	MUST(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0);
 	MUST(ibv_destroy_cq(plain) == 0);
+}
+
+/* A queue that ignores overruns has the newest completions, and goes on. */
+static void overrun(void)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
+	};
+	struct ibv_cq_ex *x = ibv_create_cq_ex(ctx, &attr);
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(x), *fine = new_cq();
+	struct ibv_qp *a = new_qp(IBV_QPT_RC, cq, cq, 0), *b = new_qp(IBV_QPT_RC, fine, fine, 0);
+	struct ibv_sge sge = { .addr = (uintptr_t)mem, .length = 8, .lkey = mr->lkey };
+	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+
+	MUST(x && cq->cqe == 4);
+	connect_qp(a, b->qp_num);
+	connect_qp(b, a->qp_num);
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < 20; i++)
+			post_write(a, i, IBV_SEND_SIGNALED);
+		post_recv(b, 77, HALF, 100);
+		MUST(ibv_post_send(a, &wr, &bad) == 0); /* when it has come, so have the others */
+		wait_done(fine, 77, IBV_WC_SUCCESS, IBV_WC_RECV);
+		for (struct ibv_wc wc = { 0 }; wc.wr_id != 19;) {
+			wc = wait_wc(cq);
+			MUST(wc.status == IBV_WC_SUCCESS);
+		}
+	}
+	MUST(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0);
+	MUST(ibv_destroy_cq(cq) == 0 && ibv_destroy_cq(fine) == 0);
 }
 
 static void builders(void)
@@ -900,6 +930,7 @@ int main(void)
 	device_attributes();
 	gids();
 	completion_queues();
+	overrun();
 	builders();
 	datagrams();
 	windows();
