@@ -129,7 +129,7 @@ func TestExtended(t *testing.T) {
 func TestMemory(t *testing.T) {
 	path := compile(t, "memory.c")
 	w := newWorld(t, "star:2")
-	for _, name := range []string{"dm", "forkdm", "import", "paging", "dmabuf"} {
+	for _, name := range []string{"dm", "forkdm", "import", "paging", "dmabuf", "null"} {
 		t.Run(name, func(t *testing.T) { w.run(t, "h1", path, name) })
 	}
 }

@@ -287,7 +287,9 @@ func scatter(segs []segment, off uint64, n int, data []byte, far wire.Source) bo
 		}
 		c := min(len(m)-int(off), n-done)
 		dst := m[off : int(off)+c]
-		if far == nil {
+		if segs[i].reg.null {
+			// Nothing is kept.
+		} else if far == nil {
 			deposit(dst, data[done:done+c])
 		} else if !far.CopyTo(dst, done) {
 			return false

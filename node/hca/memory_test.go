@@ -31,6 +31,63 @@ func expect(t *testing.T, what string, got, want WCStatus) {
 }
 
 // TestWindowType1 binds, rebinds and unbinds a window that opens for its domain.
+// TestNullMR: a null region reads as zeros at every address and keeps nothing, in every list; only the key is checked.
+func TestNullMR(t *testing.T) {
+	const n = 9000
+	w := newWorld(t, 2, 1)
+	a, b := w.pair(conf{memLen: n, sendWR: 16})
+	zeros := [2][]byte{make([]byte, n), make([]byte, n)}
+	na, nb := must(a.h.AllocNullMR(a.pd, zeros[0]))(t), must(b.h.AllocNullMR(b.pd, zeros[1]))(t)
+	if na.RKey() != 0 {
+		t.Error("peers have a key")
+	}
+	null := func(m *MR, n int) SGE { return SGE{Addr: 1<<63 + 12345, Length: uint32(n), LKey: m.LKey()} }
+	fill := func(mem []byte, v byte) []byte {
+		for i := range mem {
+			mem[i] = v
+		}
+		return mem
+	}
+	fill(a.mem, 1)
+	// Zeros around 4000 ones; the first 2000 zeros and the last 500 ones go nowhere.
+	fill(b.mem, 7)
+	b.recv(1, null(nb, 2000), b.sge(0, 4500), null(nb, n))
+	a.post(SendWR{WRID: 1, Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{null(na, 3000), a.sge(0, 4000),
+		null(na, 10)}})
+	w.run()
+	b.received("1 RECV SUCCESS len=7010")
+	want := append(append(make([]byte, 1000), fill(make([]byte, 3500), 1)...), fill(make([]byte, n-4500), 7)...)
+	if !bytes.Equal(b.mem, want) {
+		t.Error("what was received is not what the lists say")
+	}
+	// A READ, and the answer to an atomic.
+	fill(b.mem, 9)
+	a.post(SendWR{WRID: 2, Opcode: WRRDMARead, Flags: SendSignaled, SGList: []SGE{null(na, 5000), a.sge(8, 3000)},
+		RemoteAddr: memVA, RKey: b.mr.RKey()})
+	a.post(SendWR{WRID: 3, Opcode: WRAtomicFetchAdd, Flags: SendSignaled, SGList: []SGE{null(na, 8)},
+		RemoteAddr: memVA, RKey: b.mr.RKey(), CompareAdd: 1})
+	w.run()
+	a.sent("1 SEND SUCCESS len=7010", "2 RDMA_READ SUCCESS len=8000", "3 FETCH_ADD SUCCESS len=8")
+	if a.mem[7] != 1 || !bytes.Equal(a.mem[8:3008], fill(make([]byte, 3000), 9)) || a.mem[3008] != 1 || b.mem[0] != 10 {
+		t.Error("what was read is not what the list says")
+	}
+	for i, z := range zeros {
+		if !bytes.Equal(z, make([]byte, n)) {
+			t.Errorf("the zeros of %d are none any more", i)
+		}
+	}
+	wantAttr(t, a.h.ReregMR(na, nil, a.mem, memVA, nil), "rereg_mr", "mr", ErrInvalid)
+	// It is nothing to peers, and too short for more than it was made for.
+	a.post(SendWR{WRID: 4, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RKey: nb.LKey()})
+	w.run()
+	a.sent("4 RDMA_WRITE REM_ACCESS_ERR")
+	c, _ := w.pair(conf{})
+	nc := must(c.h.AllocNullMR(c.pd, zeros[0][:100]))(t)
+	c.post(SendWR{WRID: 5, Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{null(nc, 101)}})
+	w.run()
+	c.sent("5 SEND LOC_PROT_ERR")
+}
+
 func TestWindowType1(t *testing.T) {
 	w := newWorld(t, 2, 1)
 	a, b := w.pair(conf{})

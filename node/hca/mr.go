@@ -52,11 +52,15 @@ type region struct {
 	mr     *MR
 	mw     *MW
 	pager  Pager // nil: the memory is always there
+	null   bool  // mem is zeros, whatever the address, and is not written to
 }
 
 // slice is the memory at [va, va+n), or false if the region does not hold it.
 func (r *region) slice(va uint64, n int) ([]byte, bool) {
 	off := va - r.va
+	if r.null {
+		off = 0
+	}
 	if off > uint64(len(r.mem)) || uint64(n) > uint64(len(r.mem))-off {
 		return nil, false
 	}
@@ -151,8 +155,13 @@ type MR struct {
 // LKey opens the region for local work requests.
 func (m *MR) LKey() uint32 { return m.reg.key }
 
-// RKey opens the region for peers.
-func (m *MR) RKey() uint32 { return m.reg.key }
+// RKey opens the region for peers, who have nothing of a null region.
+func (m *MR) RKey() uint32 {
+	if m.reg.null {
+		return 0
+	}
+	return m.reg.key
+}
 
 // Addr is the address of the region's first byte in work requests.
 func (m *MR) Addr() uint64 { return m.reg.va }
@@ -200,6 +209,16 @@ func (h *HCA) RegOnDemand(pd *PD, mem []byte, va uint64, access Access, pager Pa
 	return m, nil
 }
 
+// AllocNullMR makes a region that reads as zeros and drops what is written, at every address, for as many bytes an
+// element as zeros has: ibv_alloc_null_mr.
+func (h *HCA) AllocNullMR(pd *PD, zeros []byte) (*MR, error) {
+	m, err := h.RegMR(pd, zeros, 0, AccessLocalWrite)
+	if err == nil {
+		m.reg.null = true
+	}
+	return m, err
+}
+
 func checkAccess(verb string, a Access) error {
 	if a&^accessAll != 0 {
 		return badAttr(verb, "access", a, "known access flags")
@@ -217,6 +236,9 @@ func (h *HCA) ReregMR(m *MR, pd *PD, mem []byte, va uint64, access *Access) erro
 	const verb = "rereg_mr"
 	if m == nil || m.dead {
 		return attrErr(ErrDestroyed, verb, "mr", m, "a live region")
+	}
+	if m.reg.null {
+		return badAttr(verb, "mr", m, "a region with memory")
 	}
 	if m.windows > 0 {
 		return attrErr(ErrBusy, verb, "mr", m.windows, "no window bound to it")

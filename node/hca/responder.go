@@ -513,7 +513,9 @@ func (q *QP) fillRecv(n int, data []byte, far wire.Source) filling {
 			return fillDenied
 		}
 		q.guardReads(dst)
-		if far == nil {
+		if r.null {
+			// Nothing is kept.
+		} else if far == nil {
 			deposit(dst, data[done:done+c])
 		} else if !far.CopyTo(dst, done) {
 			return fillGone

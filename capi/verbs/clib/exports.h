@@ -197,6 +197,8 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(alloc_pd, (uint32_t context, uint32_t *pd))                                               \
 	X(dealloc_pd, (uint32_t pd))                                                                \
 	X(reg_mr, (struct softib_mr_args *))                                                        \
+	/* addr and length: zeros to read. */                                                       \
+	X(alloc_null_mr, (struct softib_mr_args *))                                                 \
 	X(rereg_mr, (struct softib_mr_args *))                                                      \
 	X(dereg_mr, (uint32_t mr))                                                                  \
 	X(advise_mr, (uint32_t pd, uint32_t advice, struct ibv_sge *, uint32_t n))                  \

@@ -23,7 +23,7 @@ static void *make_none(void)
 	X(ibv_destroy_flow) X(modify_flow_action_esp) X(destroy_flow_action) X(modify_wq) X(destroy_wq)              \
 	X(destroy_rwq_ind_table) X(modify_qp_rate_limit)
 #define NOT_MADE(X)                                                                                                  \
-	X(alloc_null_mr) X(create_counters) X(ibv_create_flow) X(create_flow_action_esp)    \
+	X(create_counters) X(ibv_create_flow) X(create_flow_action_esp)    \
 	X(create_wq) X(create_rwq_ind_table)
 
 void softib_refuse_others(struct verbs_context *v)

@@ -230,6 +230,39 @@ EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 	return mr;
 }
 
+/* As much as an element of a list may have. */
+#define NULL_SIZE (1ull << 31)
+
+/*
+ * A region of nothing: zeros, of which the kernel has a page for everybody, and what is written is dropped. It has no
+ * key for peers, as libibverbs has it.
+ */
+struct ibv_mr *softib_alloc_null_mr(struct ibv_pd *pd)
+{
+	struct softib_mr_args args = { .pd = pd->handle, .length = NULL_SIZE };
+	struct softib_mr *m = softib_new(pd->context, sizeof(*m));
+	int error;
+
+	if (!m)
+		return NULL;
+	args.addr = mmap(NULL, NULL_SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (args.addr == MAP_FAILED)
+		return softib_discard(m, errno);
+	error = softib_go.alloc_null_mr(&args);
+	if (error) {
+		munmap(args.addr, NULL_SIZE);
+		return softib_discard(m, error);
+	}
+	m->map = args.addr;
+	m->mapped = NULL_SIZE;
+	m->mr.context = pd->context;
+	m->mr.pd = pd;
+	m->mr.length = SIZE_MAX;
+	m->mr.handle = args.handle;
+	m->mr.lkey = args.lkey;
+	return &m->mr;
+}
+
 /* Why a region cannot be changed in that way, or 0. */
 static int check_rereg(const struct softib_mr *m, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {

@@ -53,6 +53,22 @@ func softib_reg_mr(a *C.struct_softib_mr_args) int32 {
 	return errno
 }
 
+//export softib_alloc_null_mr
+func softib_alloc_null_mr(a *C.struct_softib_mr_args) int32 {
+	p := table.pds.get(uint32(a.pd))
+	if p == nil {
+		return einval
+	}
+	var o object[hca.MR]
+	errno := create(p.ctx, &table.mrs, &o, nil, func(h *hca.HCA) (*hca.MR, error) {
+		return h.AllocNullMR(p.it, unsafe.Slice((*byte)(a.addr), uint64(a.length)))
+	}, (*hca.HCA).DeregMR)
+	if errno == 0 {
+		a.handle, a.lkey = C.uint32_t(o.handle), C.uint32_t(o.it.LKey())
+	}
+	return errno
+}
+
 //export softib_rereg_mr
 func softib_rereg_mr(a *C.struct_softib_mr_args) int32 {
 	var pd *hca.PD

@@ -302,11 +302,40 @@ static void test_dmabuf(void)
 	close(ends[1]);
 }
 
+/* A region of nothing: zeros to send, and a place for what nobody wants. */
+static void test_null(void)
+{
+	struct ibv_mr *none = ibv_alloc_null_mr(pd), *other;
+	struct ibv_sge from[] = { { 0, 1000, 0 }, { (uintptr_t)mem, 1000, mr->lkey }, { 1, 500, 0 } };
+	struct ibv_sge to[] = { { 12345, 900, 0 }, { (uintptr_t)mem + HALF, 1000, mr->lkey }, { 0, 1u << 30, 0 } };
+	struct ibv_send_wr *bad, wr = { .wr_id = 1, .sg_list = from, .num_sge = 3, .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED };
+	struct ibv_recv_wr *bad_recv, recv = { .wr_id = 2, .sg_list = to, .num_sge = 3 };
+	struct ibv_wc wc[2];
+
+	MUST(none && none->length == SIZE_MAX && !none->addr && !none->rkey && none->pd == pd);
+	from[0].lkey = from[2].lkey = to[0].lkey = to[2].lkey = none->lkey;
+	memset(mem, 1, 1000);
+	memset(mem + HALF, 7, 2000);
+	MUST(ibv_post_recv(b, &recv, &bad_recv) == 0);
+	MUST(ibv_post_send(a, &wr, &bad) == 0);
+	wc[0] = wait_wc(cq);
+	wc[1] = wait_wc(cq);
+	MUST(wc[0].status == IBV_WC_SUCCESS && wc[1].status == IBV_WC_SUCCESS && wc[0].wr_id + wc[1].wr_id == 3);
+	for (int i = 0; i < 1100; i++)
+		MUST(mem[HALF + i] == (i < 100 ? 0 : i < 1000 ? 1 : 7));
+	MUST(ibv_rereg_mr(none, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE));
+	MUST(errno == EINVAL);
+	other = ibv_alloc_null_mr(pd);
+	MUST(other && other->lkey != none->lkey && ibv_dereg_mr(other) == 0);
+	MUST(ibv_dereg_mr(none) == 0);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } tests[] = { { "dm", test_dm }, { "forkdm", test_forkdm }, { "import", test_import }, { "paging", test_paging },
-	{ "dmabuf", test_dmabuf } };
+	{ "dmabuf", test_dmabuf }, { "null", test_null } };
 
 int main(int argc, char **argv)
 {
