@@ -115,8 +115,8 @@ func gidWords(g ib.GID) string {
 func deviceSheet(n *topo.Node) sheet {
 	l := hca.DefaultLimits()
 	maxQP := 16384 // a program's share of the adapter's numbers
-	flags := "0x01123cb6 BAD_PKEY_CNTR BAD_QKEY_CNTR AUTO_PATH_MIG CHANGE_PHY_PORT CURR_QP_STATE_MOD " +
-		"PORT_ACTIVE_EVENT SYS_IMAGE_GUID RC_RNR_NAK_GEN SRQ_RESIZE MEM_WINDOW XRC MEM_WINDOW_TYPE_2B"
+	flags := "0x01123cb7 RESIZE_MAX_WR BAD_PKEY_CNTR BAD_QKEY_CNTR AUTO_PATH_MIG CHANGE_PHY_PORT " +
+		"CURR_QP_STATE_MOD PORT_ACTIVE_EVENT SYS_IMAGE_GUID RC_RNR_NAK_GEN SRQ_RESIZE MEM_WINDOW XRC MEM_WINDOW_TYPE_2B"
 	none := sheet{}
 	for _, name := range []string{"max_ee_rd_atom", "max_ee_init_rd_atom", "max_ee", "max_rdd", "max_raw_ipv6_qp",
 		"max_raw_ethy_qp", "max_fmr", "max_tso", "max_rwq_indirection_tables", "max_rwq_indirection_table_size",
@@ -135,7 +135,7 @@ func deviceSheet(n *topo.Node) sheet {
 		"max_mr_size":   fmt.Sprintf("%#x", l.MaxMRSize),
 		"page_size_cap": fmt.Sprintf("%#x", ^uint64(os.Getpagesize()-1)), "max_qp": dec(maxQP),
 		"max_qp_wr":        dec(l.MaxQPWR),
-		"device_cap_flags": flags, "device_cap_flags_ex": "0x14001123CB6", "max_sge": dec(l.MaxSGE),
+		"device_cap_flags": flags, "device_cap_flags_ex": "0x14001123CB7", "max_sge": dec(l.MaxSGE),
 		"max_sge_rd": dec(l.MaxSGE), "max_cq": dec(l.MaxCQ), "max_cqe": dec(l.MaxCQE),
 		"max_mr": dec(l.MaxMR), "max_pd": dec(l.MaxPD), "max_qp_rd_atom": dec(l.MaxRDAtomic),
 		"max_qp_init_rd_atom": dec(l.MaxInitRDAtomic), "max_res_rd_atom": dec(maxQP * int(l.MaxRDAtomic)),

@@ -1,5 +1,7 @@
 package hca
 
+import "fmt"
+
 // Queues grow on use: a queue pair costs what it has had under way at once, and not what it was allowed, which
 // programs with thousands of them hardly ever use. None shrinks.
 
@@ -61,6 +63,32 @@ func (q *recvQueue) grow() bool {
 	}
 	q.wqes, q.sges, q.room = enlarged(q.wqes, n, q.head, q.tail), sges, uint32(min(n, q.cap))
 	return true
+}
+
+// ResizeQP allows a queue pair's own queues to be as long as that, or as long as they are if that is more:
+// ibv_modify_qp with IBV_QP_CAP. It works in every state (IBA 11.2.5.2).
+func (h *HCA) ResizeQP(q *QP, sendWR, recvWR int) error {
+	const verb = "modify_qp"
+	if q == nil || q.dead {
+		return attrErr(ErrDestroyed, verb, "qp", q, "a live queue pair")
+	}
+	most := h.cfg.Limits.MaxQPWR
+	if sendWR < 0 || sendWR > most {
+		return badAttr(verb, "cap.max_send_wr", sendWR, fmt.Sprintf("0 to %d", most))
+	}
+	if recvWR < 0 || recvWR > most {
+		return badAttr(verb, "cap.max_recv_wr", recvWR, fmt.Sprintf("0 to %d", most))
+	}
+	c := &q.caps
+	if q.sendCQ != nil && q.tagged == nil {
+		c.MaxSendWR = max(c.MaxSendWR, sendWR)
+		q.sqRoom = uint32(min(len(q.sq), c.MaxSendWR))
+	}
+	if q.recvCQ != nil && q.srq == nil {
+		c.MaxRecvWR = max(c.MaxRecvWR, recvWR)
+		q.rq.cap, q.rq.room = c.MaxRecvWR, uint32(min(len(q.rq.wqes), c.MaxRecvWR))
+	}
+	return nil
 }
 
 // mostResp is how many responses may wait: more only a peer wants that breaks its own READ limit.

@@ -291,3 +291,56 @@ func TestQPIsSmall(t *testing.T) {
 		}
 	}
 }
+
+// TestResizeQP: queues that are full take more once they are resized, as much as was asked for, in their order; queues
+// that are another's stay as they are.
+func TestResizeQP(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	a, b := w.pair(conf{sendWR: 3, recvWR: 3})
+	sent, posted := 0, 0
+	fill := func(want int) {
+		t.Helper()
+		for ; a.h.PostSend(a.qp, &SendWR{WRID: uint64(sent), Opcode: WRSend, Flags: SendSignaled,
+			SGList: []SGE{a.sge(0, 8)}}) == nil; sent++ {
+		}
+		for ; b.h.PostRecv(b.qp, &RecvWR{WRID: uint64(posted), SGList: []SGE{b.sge(0, 8)}}) == nil; posted++ {
+		}
+		if sent != want || posted != want {
+			t.Fatalf("%d sends and %d receives were taken, want %d", sent, posted, want)
+		}
+	}
+	fill(3)
+	for _, n := range []int{7, 100, 5} {
+		ok(t, a.h.ResizeQP(a.qp, n, 0))
+		ok(t, b.h.ResizeQP(b.qp, 0, n))
+		fill(max(n, sent))
+	}
+	if c := a.qp.Caps(); c.MaxSendWR != 100 || c.MaxRecvWR != 3 {
+		t.Errorf("%+v, want sends for 100", c)
+	}
+	w.run()
+	for name, wcs := range map[string][]WC{"send": poll(a.scq), "receive": poll(b.rcq)} { // tidy: order-free
+		if len(wcs) != 100 {
+			t.Fatalf("%d completions of %ss", len(wcs), name)
+		}
+		for i, wc := range wcs {
+			if wc.WRID != uint64(i) || wc.Status != WCSuccess {
+				t.Fatalf("%s %d: %+v", name, i, wc)
+			}
+		}
+	}
+	most := a.h.cfg.Limits.MaxQPWR
+	wantAttr(t, a.h.ResizeQP(a.qp, most+1, 0), "modify_qp", "cap.max_send_wr", ErrInvalid)
+	wantAttr(t, a.h.ResizeQP(a.qp, 0, most+1), "modify_qp", "cap.max_recv_wr", ErrInvalid)
+	wantAttr(t, a.h.ResizeQP(nil, 1, 1), "modify_qp", "qp", ErrDestroyed)
+	x, y := w.xrcPair(conf{})
+	ok(t, y.h.ResizeQP(y.qp, 10, 10))
+	ok(t, x.h.ResizeQP(x.qp, 10, 10))
+	if c := y.qp.Caps(); c != (Caps{}) {
+		t.Errorf("a target has %+v", c)
+	}
+	if c := x.qp.Caps(); c.MaxRecvWR != 0 {
+		t.Errorf("an initiator has %+v", c)
+	}
+	w.close()
+}

@@ -223,6 +223,8 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(destroy_srq, (uint32_t srq))                                                              \
 	X(create_qp, (struct softib_qp_args *))                                                     \
 	X(modify_qp, (uint32_t qp, struct ibv_qp_attr *, int32_t mask))                             \
+	/* Queues that are to be longer; those of a queue pair never become shorter. In and out. */ \
+	X(resize_qp, (uint32_t qp, struct ibv_qp_cap *))                                            \
 	X(query_qp, (uint32_t qp, struct ibv_qp_attr *))                                            \
 	X(destroy_qp, (uint32_t qp))                                                                \
 	X(create_ah, (uint32_t pd, struct ibv_ah_attr *, uint32_t *ah))                             \

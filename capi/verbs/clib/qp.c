@@ -96,12 +96,27 @@ EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 	return to_qp(qp)->builder ? &to_qp(qp)->ex : NULL;
 }
 
+/* An errno, or 0. What was granted is told, as when the queue pair was made. */
+static int resize(struct softib_qp *q, struct ibv_qp_cap *cap)
+{
+	int error = softib_go.resize_qp(q->qp.handle, cap);
+
+	if (error)
+		return error;
+	q->cap.max_send_wr = cap->max_send_wr;
+	q->cap.max_recv_wr = cap->max_recv_wr;
+	*cap = q->cap;
+	return 0;
+}
+
 EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	int error = softib_gone(qp->context);
 
-	if (!error)
-		error = softib_go.modify_qp(qp->handle, attr, mask);
+	if (!error && mask & IBV_QP_CAP)
+		error = resize(to_qp(qp), &attr->cap);
+	if (!error && mask & ~IBV_QP_CAP)
+		error = softib_go.modify_qp(qp->handle, attr, mask & ~IBV_QP_CAP);
 	if (!error && mask & IBV_QP_STATE) {
 		qp->state = attr->qp_state;
 		if (qp->state == IBV_QPS_RESET)

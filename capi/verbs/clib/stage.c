@@ -13,23 +13,28 @@ struct softib_stage *softib_new_stage(uint32_t handle, const struct ibv_qp_cap *
 	return s;
 }
 
-/*
- * Makes entries up to end the adapter's, and puts the stage into the list that Go takes whole. Who takes the list
- * clears the mark first and looks at the tail then.
- */
-static void publish(struct softib_staged *s, uint32_t end, uint64_t *list)
+static void enlist(struct softib_staged *s, uint64_t *list)
 {
 	uint64_t first;
 
-	if (end == s->tail)
-		return;
-	__atomic_store_n(&s->tail, end, __ATOMIC_RELEASE);
 	if (__atomic_exchange_n(&s->queued, 1, __ATOMIC_SEQ_CST))
 		return;
 	first = __atomic_load_n(list, __ATOMIC_RELAXED);
 	do
 		s->next = first;
 	while (!__atomic_compare_exchange_n(list, &first, (uintptr_t)s, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+}
+
+/*
+ * Makes entries up to end the adapter's, and puts the stage into the list that Go takes whole. Who takes the list
+ * clears the mark first and looks at the tail then.
+ */
+static void publish(struct softib_staged *s, uint32_t end, uint64_t *list)
+{
+	if (end == s->tail)
+		return;
+	__atomic_store_n(&s->tail, end, __ATOMIC_RELEASE);
+	enlist(s, list);
 }
 
 static bool full(struct softib_stage *s, uint32_t tail)
@@ -69,6 +74,7 @@ int softib_stage_recv(struct softib_qp *q, struct ibv_recv_wr *wr, struct ibv_re
 		if (full(s, tail)) {
 			/* Nothing to post: the call takes what is staged, and says how much room there is. */
 			publish(&s->is, tail, list);
+			enlist(&s->is, list); /* also where all is taken: receives may have gone since, or the queue grown */
 			error = softib_go.post_recv(q->qp.handle, NULL, bad);
 			if (!error && full(s, tail))
 				error = ENOMEM;

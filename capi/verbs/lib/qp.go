@@ -102,9 +102,8 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 	if slices.Contains(found[:], false) {
 		return einval
 	}
-	if most := c.dev.Adapter().Limits.MaxQPWR; init.SRQ == nil && init.Caps.MaxRecvWR > 0 &&
-		init.Caps.MaxRecvWR < most {
-		init.Caps.MaxRecvWR = min(init.Caps.MaxRecvWR+stagedMax, most)
+	if init.SRQ == nil {
+		init.Caps.MaxRecvWR = withStaged(c.dev, init.Caps.MaxRecvWR)
 	}
 	var o qpObj
 	if errno := create(c, &table.qps, &o, &a.made, func(h *hca.HCA) (*hca.QP, error) {
@@ -122,6 +121,33 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 	a.cap.max_inline_data = C.uint32_t(caps.MaxInline)
 	a.qp_num = C.uint32_t(o.it.Num())
 	return 0
+}
+
+// withStaged is how many receives a queue has that is to have n, so that some may be staged besides.
+func withStaged(d device, n int) int {
+	if most := d.Adapter().Limits.MaxQPWR; n > 0 && n < most {
+		return min(n+stagedMax, most)
+	}
+	return n
+}
+
+//export softib_resize_qp
+func softib_resize_qp(handle uint32, a *C.struct_ibv_qp_cap) int32 {
+	return use(&table.qps, handle, func(h *hca.HCA, o *qpObj) error {
+		c := o.it.Caps()
+		if int(a.max_send_sge) > c.MaxSendSGE || int(a.max_recv_sge) > c.MaxRecvSGE ||
+			int(a.max_inline_data) > c.MaxInline {
+			return hca.ErrInvalid // only how many requests there are changes
+		}
+		recv := int(a.max_recv_wr)
+		if recv > c.MaxRecvWR {
+			recv = withStaged(o.ctx.dev, recv)
+		}
+		err := h.ResizeQP(o.it, int(a.max_send_wr), recv)
+		c = o.it.Caps()
+		a.max_send_wr, a.max_recv_wr = C.uint32_t(c.MaxSendWR), C.uint32_t(c.MaxRecvWR)
+		return err
+	})
 }
 
 //export softib_destroy_qp
@@ -160,10 +186,10 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 		m |= hca.MaskDestQPN
 	}
 	switch rest := mask &^ (attrBits | C.IBV_QP_DEST_QPN); {
-	case rest&^(C.IBV_QP_CAP|C.IBV_QP_RATE_LIMIT) != 0:
+	case rest&^C.IBV_QP_RATE_LIMIT != 0:
 		return einval
 	case rest != 0:
-		return eopnotsupp // neither can be changed on this device
+		return eopnotsupp
 	}
 	// Programs set up both halves of XRC as if they were RC, and Linux lets them.
 	switch o.it.Type() {

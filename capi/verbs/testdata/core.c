@@ -262,7 +262,10 @@ static void test_states(void)
 	MUST(ibv_modify_qp(a, &qa, init & ~IBV_QP_PORT) == EINVAL);
 	MUST(ibv_modify_qp(a, &qa, init | IBV_QP_QKEY) == EINVAL);
 	MUST(ibv_modify_qp(a, &qa, init | 1 << 30) == EINVAL);
-	MUST(ibv_modify_qp(a, &qa, init | IBV_QP_CAP) == EOPNOTSUPP);
+	qa.cap.max_send_wr = 1 << 30;
+	MUST(ibv_modify_qp(a, &qa, init | IBV_QP_CAP) == EINVAL);
+	qa.cap = (struct ibv_qp_cap){ .max_recv_sge = 99 };
+	MUST(ibv_modify_qp(a, &qa, init | IBV_QP_CAP) == EINVAL);
 	MUST(ibv_modify_qp(a, &qa, init | IBV_QP_RATE_LIMIT) == EOPNOTSUPP);
 	MUST(ibv_modify_qp(a, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS }, IBV_QP_STATE) == EINVAL);
 	MUST(ibv_modify_qp(a, &(struct ibv_qp_attr){ .qp_state = 0x101 }, IBV_QP_STATE) == EINVAL);

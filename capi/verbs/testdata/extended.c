@@ -221,6 +221,49 @@ static void overrun(void)
 	MUST(ibv_destroy_cq(cq) == 0 && ibv_destroy_cq(fine) == 0);
 }
 
+/* Queues that are full and become longer. */
+static void resized(void)
+{
+	struct ibv_cq *cq = new_cq();
+	struct ibv_qp_init_attr ia = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 3, .max_recv_wr = 3, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_qp *a = ibv_create_qp(pd, &ia), *b = new_qp(IBV_QPT_RC, cq, cq, 0);
+	struct ibv_qp_attr longer = { .cap = { .max_send_wr = 90, .max_recv_wr = 200 } };
+	struct ibv_sge sge = { .addr = (uintptr_t)mem, .length = 8, .lkey = mr->lkey };
+	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+	struct ibv_recv_wr *bad_recv, recv = { .sg_list = &sge, .num_sge = 1 };
+	uint32_t sends = 0, recvs = 0;
+
+	MUST(a);
+	connect_qp(a, b->qp_num);
+	connect_qp(b, a->qp_num);
+	for (int longest = 0; longest < 2; longest++) {
+		/* b has no receives: what a sends waits. */
+		for (; !ibv_post_send(a, &wr, &bad); sends++)
+			;
+		for (; !ibv_post_recv(a, &recv, &bad_recv); recvs++)
+			;
+		MUST(sends == ia.cap.max_send_wr && recvs == ia.cap.max_recv_wr);
+		if (!longest) {
+			MUST(ibv_modify_qp(a, &longer, IBV_QP_CAP) == 0);
+			MUST(longer.cap.max_send_wr >= 90 && longer.cap.max_recv_wr >= 200);
+			MUST(ibv_query_qp(a, &longer, IBV_QP_CAP, &ia) == 0 && ia.cap.max_send_wr == longer.cap.max_send_wr);
+		}
+	}
+	/* Full as it is, it takes as many again as have gone. */
+	sge.length = 0;
+	for (int i = 0; i < 3; i++)
+		MUST(ibv_post_send(b, &wr, &bad) == 0);
+	for (int i = 0; i < 3; i++)
+		MUST(wait_wc(cq).opcode == IBV_WC_RECV);
+	for (; !ibv_post_recv(a, &recv, &bad_recv); recvs++)
+		;
+	MUST(recvs == ia.cap.max_recv_wr + 3);
+	MUST(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0 && ibv_destroy_cq(cq) == 0);
+}
+
 static void builders(void)
 {
 	struct ibv_cq *scq = new_cq(), *rcq = new_cq();
@@ -930,6 +973,7 @@ int main(void)
 	gids();
 	completion_queues();
 	overrun();
+	resized();
 	builders();
 	datagrams();
 	windows();
