@@ -101,6 +101,8 @@ type Subnet struct {
 	Partitions []Partition
 	// Routers are the ports of routers in the subnet, in the order of nodes.
 	Routers []Router
+	// Twins are nodes that are left out, because another node has their GUID.
+	Twins []Twin
 
 	byLID  []Ref // up to the highest LID; Node None where there is none
 	byGUID map[ib.GUID]int32
@@ -124,6 +126,14 @@ type Manager struct {
 type Router struct {
 	Port Ref
 	Hops []mad.NextHop
+}
+
+// Twin is a node that answers with the GUID of another.
+type Twin struct {
+	GUID ib.GUID
+	// Switch and Port say which port it is behind, by the GUID of that port's node.
+	Switch ib.GUID
+	Port   ib.PortNum
 }
 
 // Partition is a partition as it is in force.

@@ -285,9 +285,22 @@ func TestDuplicateGUIDs(t *testing.T) {
 			if !h.said("uplicate GUID") {
 				t.Errorf("it is not named:\n%s", n.logs())
 			}
+			list := h.m.Subnet().Twins
+			for _, x := range list {
+				near := n.g.ByGUID(x.Switch)
+				if behind := near.Ports[x.Port].Peer; x.GUID != n.g.Nodes[a].GUID || behind != a && behind != b {
+					t.Errorf("a twin of %v is behind %s[%d]", x.GUID, near.Name, x.Port)
+				}
+			}
+			if len(list) == 0 {
+				t.Error("no twin is known")
+			}
 			delete(n.answers, b)
 			n.replug(topo.PortRef{Node: b, Port: firstPort(n.g.Nodes[b])}) // as when it is replaced
 			n.whole(400*ib.Second, h)
+			if list := h.m.Subnet().Twins; len(list) != 0 {
+				t.Errorf("twins that were: %+v", list)
+			}
 		})
 	}
 }

@@ -180,6 +180,7 @@ func (s *sweep) foundNode(r *request, data []byte) {
 			"of %s, is left out",
 			info.NodeGUID, s.nodes[i].Info.NodeType, s.nodes[i].Info.NumPorts, info.NodeType, info.NumPorts, r.port,
 			s.name(r.node))
+		s.twin(info.NodeGUID, r.node, r.port)
 		s.unlink(r.node, r.port)
 		return
 	}
@@ -285,6 +286,7 @@ func (s *sweep) link(r *request, i int32, info *mad.NodeInfo, old bool) {
 			s.problem("duplicate GUID %v: it answers behind port %d of %s and behind port %d of %s; the second "+
 				"is left out",
 				info.NodeGUID, x.PeerPort, s.name(x.Peer), r.port, s.name(r.node))
+			s.twin(info.NodeGUID, r.node, r.port)
 			return
 		}
 		e := s.edit(i)

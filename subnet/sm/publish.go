@@ -41,7 +41,7 @@ func (s *sweep) publish() {
 	sub := &subnet.Subnet{
 		Prefix: m.cfg.Prefix, Nodes: s.nodes, Switches: s.switches, Self: s.self,
 		Routing: s.tables.Engine, Managers: append([]subnet.Manager{m.manager(s)}, s.others()...),
-		Partitions: s.partitions, Routers: s.routed(),
+		Partitions: s.partitions, Routers: s.routed(), Twins: s.twins,
 	}
 	if s.levels != nil {
 		sub.Levels = s.levels

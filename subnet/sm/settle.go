@@ -2,6 +2,7 @@ package sm
 
 import (
 	"fmt"
+	"slices"
 
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -17,6 +18,7 @@ func (s *sweep) settle() {
 	}
 	s.agree()
 	s.distinct()
+	s.keepTwins()
 	if reached := s.repath(); !allTrue(reached) {
 		if s.losesMaster(reached) && s.setback("a master has answered, and a link on the way to it is in doubt") {
 			return
@@ -83,7 +85,9 @@ func (s *sweep) agree() {
 			}
 			if linked(x) {
 				says := "which says otherwise"
-				if !linked(far) {
+				if linked(far) {
+					s.twin(s.nodes[x.Peer].Info.NodeGUID, int32(i), ib.PortNum(p))
+				} else {
 					says = "which says that it has no link"
 				}
 				s.problem("port %d of %s leads to port %d of %s, %s: duplicate GUID, or a cable that was moved; "+
@@ -116,6 +120,9 @@ func (s *sweep) distinct() {
 			s.name(i), s.name(o))
 		for p := 1; p < len(s.nodes[i].Ports); p++ {
 			if s.nodes[i].IsSwitch() || ib.PortNum(p) == port {
+				if x := &s.nodes[i].Ports[p]; x.Up() {
+					s.twin(g, x.Peer, x.PeerPort)
+				}
 				s.cutOff(i, ib.PortNum(p))
 			}
 		}
@@ -130,6 +137,26 @@ func (s *sweep) distinct() {
 			if n.Ports[p].Up() && s.self != (subnet.Ref{Node: int32(i), Port: ib.PortNum(p)}) {
 				claim(int32(i), ib.PortNum(p))
 			}
+		}
+	}
+}
+
+// twin notes that who is behind a port has the GUID of another node. A port of either of the two says nothing: which
+// of them it is at is not known.
+func (s *sweep) twin(g ib.GUID, node int32, port ib.PortNum) {
+	if near := s.nodes[node].Info.NodeGUID; near != g {
+		s.twins = append(s.twins, subnet.Twin{GUID: g, Switch: near, Port: port})
+	}
+}
+
+// keepTwins adds those that a look at a few nodes does not see, which are as they were.
+func (s *sweep) keepTwins() {
+	if s.full || s.prev == nil {
+		return
+	}
+	for _, t := range s.prev.Twins {
+		if i, there := s.byGUID[t.Switch]; there && !s.looked[i] && !slices.Contains(s.twins, t) {
+			s.twins = append(s.twins, t)
 		}
 	}
 }

@@ -104,6 +104,7 @@ type sweep struct {
 
 	report   SweepReport
 	problems int
+	twins    []subnet.Twin
 	failed   map[int32]int // answers that did not come, by node
 	silent   int           // neighbours that did not answer
 	abandon  bool
