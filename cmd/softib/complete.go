@@ -85,6 +85,20 @@ func completeFault(cmd *cobra.Command, args []string, prefix string) ([]string, 
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
+// completeFaultNode offers a node, then the nodes whose GUID it may be given.
+func completeFaultNode(cmd *cobra.Command, args []string, prefix string) (list []string, _ cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		list = nodesLike(cmd, prefix, false)
+	case 1:
+		for _, n := range nodesLike(cmd, strings.TrimPrefix(prefix, "guid="), false) {
+			list = append(list, "guid="+n)
+		}
+		list = append(list, "up")
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp
+}
+
 // completeTopology offers generators, and files besides.
 func completeTopology(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
@@ -121,7 +135,7 @@ func completeFabric(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 func complete(root *cobra.Command) {
 	of := map[string]completer{
 		"exec": completeNodes(false, 1), "top": completeNodes(false, 0), "capture": completeNodes(false, 2),
-		"fault link": completeFault, "fault clear": completeNodes(false, 2),
+		"fault link": completeFault, "fault clear": completeNodes(false, 2), "fault node": completeFaultNode,
 		"route trace": completeNodes(false, 2), "route show": completeNodes(false, 1), "up": completeTopology,
 		"topo gen": completeTopology, "topo check": completeWiring(1), "topo diff": completeWiring(2),
 		"topo bom": completeWiring(1),

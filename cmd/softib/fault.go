@@ -17,9 +17,10 @@ import (
 func newFault() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fault",
-		Short: "Break a cable or a switch of a running fabric, to rehearse what happens",
-		Long: `Sets faults on cables of a running fabric and lifts them again, and reboots switches. Programs, the
-subnet manager and the counters see what a real cable of that kind would show them.
+		Short: "Break a cable or a node of a running fabric, to rehearse what happens",
+		Long: `Sets faults on cables of a running fabric and lifts them again, reboots switches, and
+gives nodes the GUIDs of others. Programs, the subnet manager and the counters see what a
+real cable or node of that kind would show them.
 
 A path that crosses a cable with a fault goes through the switches packet by packet;
 that is slower than a path without one.`,
@@ -27,12 +28,13 @@ that is slower than a path without one.`,
   softib fault link h3 ber=1e-7          # the only cable of h3: one bit in ten million is wrong
   softib fault link leaf1[5] rate=10G delay=5us
   softib fault switch leaf3 reboot
+  softib fault node h9 guid=h5           # two nodes with one GUID
   softib fault list
   softib fault clear                     # all of them`,
-		Args: arguments(0, 0, "link, switch, list or clear"),
+		Args: arguments(0, 0, "link, switch, node, list or clear"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newFaultLink(), newFaultSwitch(), newFaultList(), newFaultClear())
+	cmd.AddCommand(newFaultLink(), newFaultSwitch(), newFaultNode(), newFaultList(), newFaultClear())
 	return cmd
 }
 
@@ -45,6 +47,9 @@ type faultRequest struct {
 	// Switch is rebooted, and off for a while.
 	Switch string `json:"switch,omitempty"`
 	OffMS  int64  `json:"off_ms,omitempty"`
+	// Node answers with the GUID of another, or with its own again.
+	Node string `json:"node,omitempty"`
+	GUID string `json:"guid,omitempty"`
 }
 
 // linkArgument is how a command line names a cable.
@@ -127,6 +132,40 @@ until then. Links that were down before stay down.`,
 	return cmd
 }
 
+func newFaultNode() *cobra.Command {
+	var name string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "node NAME guid=OTHER|up",
+		Short: "Give a node the GUID of another, as cloned firmware does",
+		Long: `Has a host or a switch answer with the node GUID of another, as after a firmware image
+was copied whole; its ports keep their own GUIDs. It starts anew with that: its links go
+down and up, and a switch has forgotten what managers wrote. The manager leaves out one
+of the two, so programs of one of them lose the fabric.
+
+  guid=OTHER   the GUID of that node, in place of its own
+  up           its own GUID again; so do softib fault clear and softib fault clear NAME`,
+		Example: `  softib fault node h9 guid=h5
+  softib fault node spine3 guid=spine1
+  softib fault node h9 up`,
+		Args: arguments(2, 2, "a node, and guid=OTHER or up"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			other, ok := strings.CutPrefix(args[1], "guid=")
+			if args[1] != "up" && (!ok || other == "") {
+				return usage(cmd, fmt.Errorf("%q: want guid=OTHER, with the name of another node, or up", args[1]))
+			}
+			r := faultRequest{Node: args[0]}
+			if ok {
+				r.GUID = other
+			}
+			return askFaults(cmd, name, r, asJSON)
+		},
+	}
+	nameFlag(cmd, &name)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
 func newFaultList() *cobra.Command {
 	var name string
 	var asJSON bool
@@ -147,11 +186,12 @@ func newFaultClear() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "clear [A [B]]",
-		Short: "Lift the fault of a cable, or all faults",
-		Long:  "Lifts the fault of a cable, or without an argument all faults.\n\n" + linkArgument,
+		Short: "Lift the fault of a cable or a node, or all faults",
+		Long: "Lifts the fault of a cable or a node, or without an argument all faults.\n\n" +
+			linkArgument,
 		Example: `  softib fault clear
   softib fault clear leaf1 spine1`,
-		Args: arguments(0, 2, "nothing or a link"),
+		Args: arguments(0, 2, "nothing, a link or a node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askFaults(cmd, name, faultRequest{Link: args, Clear: true}, asJSON)
 		},
@@ -208,6 +248,16 @@ func (s *server) setFault(ctx context.Context, r *faultRequest) error {
 			return next(&usageError{err}, "softib route show lists the switches")
 		}
 		return s.faultTrouble(err)
+	}
+	if r.Node != "" {
+		err := s.mgr.SetNodeGUID(r.Node, r.GUID, who)
+		if errors.Is(err, manager.ErrUnknown) {
+			return next(&usageError{err}, "softib topo gen %s lists all nodes", s.f.topology)
+		}
+		if errors.Is(err, manager.ErrFault) {
+			return next(&usageError{err}, "softib fault node --help")
+		}
+		return err
 	}
 	if !r.Clear && len(r.Words) == 0 {
 		return nil

@@ -64,7 +64,26 @@ func TestFaultCommands(t *testing.T) {
 	}
 	broken(t, exitUsage, []string{`"h1"`}, "fault", "switch", "h1", "reboot")
 	broken(t, exitUsage, []string{`"explode"`}, "fault", "switch", "leaf2", "explode")
+	// A node with another's GUID, listed and lifted by itself and with all others.
+	wants(t, shown(t, "fault", "node", "h4", "guid=h2"), "h4", "guid=h2", "leaf1[3] spine1[1]")
+	if g := l.FalseGUIDs(); len(g) != 1 || g[0].GUID != l.Graph().ByName("h2").GUID {
+		t.Errorf("false GUIDs are %+v", g)
+	}
+	broken(t, exitUsage, []string{"h2", "another node"}, "fault", "node", "h2", "guid=h2")
+	broken(t, exitUsage, []string{`"h99"`}, "fault", "node", "h4", "guid=h99")
+	broken(t, exitUsage, []string{`"explode"`, "guid=OTHER"}, "fault", "node", "h4", "explode")
+	if out := shown(t, "fault", "clear", "h4"); strings.Contains(out, "guid") || len(l.FalseGUIDs()) != 0 {
+		t.Errorf("lifted, and still %+v:\n%s", l.FalseGUIDs(), out)
+	}
+	shown(t, "fault", "node", "spine2", "guid=spine1")
+	if out := shown(t, "fault", "node", "spine2", "up"); strings.Contains(out, "guid") {
+		t.Error(out)
+	}
+	shown(t, "fault", "node", "leaf4", "guid=leaf3")
 	wants(t, shown(t, "fault", "clear"), "no fault is set")
+	if g := l.FalseGUIDs(); len(g) != 0 {
+		t.Errorf("false GUIDs are %+v", g)
+	}
 	if s := l.PortState(l.ref("leaf1", 3)); s.String() == "Down" {
 		t.Error("leaf1[3] is still down")
 	}

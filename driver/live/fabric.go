@@ -77,10 +77,12 @@ type Fabric struct {
 	paths  map[hostPair]*pathTimes
 	bursts bursts
 	// eng moves packets where cables have faults or ports are captured; plane, made with the first such, gives it time.
-	eng      *fabric.Engine
-	plane    *plane
-	faulty   []*inspect.FaultState
-	captures []*capture
+	eng    *fabric.Engine
+	plane  *plane
+	faulty []*inspect.FaultState
+	// falseGUIDs are the nodes that answer with another's.
+	falseGUIDs []inspect.FalseGUID
+	captures   []*capture
 	// outside are the ports, by cable, from which cables lead to other machines; message is what goes there next.
 	outside map[int]*portState
 	message []byte

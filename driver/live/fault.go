@@ -128,11 +128,48 @@ func (f *Fabric) ResetSwitch(node int) error {
 	cfg.Identity, cfg.Supported = identity(f.graph, n.topo)
 	n.mgmt = ibswitch.NewNode(n.sw, cfg)
 	n.agent = agent.New(n.mgmt)
+	if i := f.falseGUID(node); i >= 0 {
+		n.agent.SetNodeGUID(f.falseGUIDs[i].GUID)
+	}
 	for num, p := range n.ports {
 		n.agent.SetCapability(ib.PortNum(num), mad.CapIsSM, p.managers > 0) // whose programs go on
 	}
 	f.reroute()
 	return nil
+}
+
+// SetNodeGUID has a node answer with another node GUID than its own; 0, or its own, ends that. Its ports keep theirs.
+func (f *Fabric) SetNodeGUID(node int, guid ib.GUID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.node(node)
+	if f.closed.Load() || n == nil {
+		return fmt.Errorf("live: node %d does not run here: %w", node, ErrFault)
+	}
+	if i := f.falseGUID(node); i >= 0 {
+		f.falseGUIDs = slices.Delete(f.falseGUIDs, i, i+1)
+	}
+	if guid == n.topo.GUID {
+		guid = 0
+	}
+	if guid != 0 {
+		f.falseGUIDs = append(f.falseGUIDs, inspect.FalseGUID{Node: node, GUID: guid, Since: time.Now()})
+	}
+	n.agent.SetNodeGUID(guid)
+	return nil
+}
+
+// falseGUID is a node's place among those that answer with another's GUID; -1 if it has none. The fabric's lock is
+// held.
+func (f *Fabric) falseGUID(node int) int {
+	return slices.IndexFunc(f.falseGUIDs, func(x inspect.FalseGUID) bool { return x.Node == node })
+}
+
+// FalseGUIDs are the nodes that answer with another GUID than their own.
+func (f *Fabric) FalseGUIDs() []inspect.FalseGUID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.falseGUIDs)
 }
 
 // ClearFault makes the cable at a port a good one again.

@@ -7,6 +7,7 @@ import (
 
 	"softib/node/madrpc"
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/proto/topo"
 )
 
@@ -71,5 +72,56 @@ func TestResetSwitch(t *testing.T) {
 	}
 	if after, _ := f.Tables(sw); after.LID != 0 || after.LFT[1] != 255 {
 		t.Errorf("the switch has LID %d, and port %d for LID 1", after.LID, after.LFT[1])
+	}
+}
+
+// TestNodeGUID: a node answers with another's GUID until that is lifted, also after it was reset; its ports do not.
+func TestNodeGUID(t *testing.T) {
+	f := managed(t, "line:2")
+	a, b := f.graph.Switches()[0], f.graph.Switches()[1]
+	is := func(node *topo.Node, want ib.GUID) {
+		t.Helper()
+		var req, resp [mad.Size]byte
+		if _, err := (&mad.SMP{Method: mad.MethodGet, Attr: mad.AttrNodeInfo, TID: 1}).Append(req[:0]); err != nil {
+			t.Fatal(err)
+		}
+		var info mad.NodeInfo
+		if !f.SMP(node.Index, 0, &req, &resp) {
+			t.Fatalf("%s does not answer", node.Name)
+		}
+		if _, err := info.Parse(resp[mad.SMPDataOff:]); err != nil || info.NodeGUID != want ||
+			info.PortGUID != node.PortGUID(0) || info.SystemImageGUID != node.SystemGUID {
+			t.Errorf("%s says %+v, %v; want node GUID %v", node.Name, info, err, want)
+		}
+	}
+	if err := f.SetNodeGUID(b.Index, a.GUID); err != nil {
+		t.Fatal(err)
+	}
+	is(b, a.GUID)
+	for p := range b.Ports {
+		r := topo.PortRef{Node: b.Index, Port: ib.PortNum(p)}
+		if !b.Ports[p].Connected() {
+			continue
+		}
+		if err := f.SetLink(r, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.ResetSwitch(b.Index); err != nil {
+		t.Fatal(err)
+	}
+	is(b, a.GUID)
+	if list := f.FalseGUIDs(); len(list) != 1 || list[0].Node != b.Index || list[0].Since.IsZero() {
+		t.Errorf("%+v", list)
+	}
+	if err := f.SetNodeGUID(b.Index, b.GUID); err != nil {
+		t.Fatal(err)
+	}
+	is(b, b.GUID)
+	if list := f.FalseGUIDs(); len(list) != 0 {
+		t.Errorf("lifted, and still %+v", list)
+	}
+	if err := f.SetNodeGUID(-1, a.GUID); !errors.Is(err, ErrFault) {
+		t.Errorf("no such node: %v", err)
 	}
 }

@@ -24,6 +24,7 @@ type Agent struct {
 
 	// What few nodes have: nil or empty until it is needed.
 	desc    *string      // set in place of the node's own
+	guid    ib.GUID      // told in place of the node's own; 0 if it is not
 	caps    []capOverlay // by end port
 	fec     []fecEnabled // by port
 	traps   *traps
@@ -55,6 +56,10 @@ func New(n Node) *Agent {
 	}
 	return a
 }
+
+// SetNodeGUID has the node told by another GUID than its own, as one is that was given another's firmware image; 0 is
+// its own again.
+func (a *Agent) SetNodeGUID(g ib.GUID) { a.guid = g }
 
 // HandleMAD answers a request that came in by a port (0 for one that the
 // switch's or the node's own manager makes). The response has Size bytes in

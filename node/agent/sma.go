@@ -145,6 +145,9 @@ func (a *Agent) nodeDescription(r *request) mad.Status {
 func (a *Agent) nodeInfo(r *request) mad.Status {
 	n := a.node.NodeInfo(r.inPort)
 	n.LocalPortNum = r.inPort
+	if a.guid != 0 {
+		n.NodeGUID = a.guid
+	}
 	n.Append(r.answer())
 	return mad.StatusOK
 }

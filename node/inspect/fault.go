@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"softib/proto/ib"
 	"softib/proto/topo"
 )
 
@@ -25,6 +26,13 @@ type Fault struct {
 	Delay time.Duration
 	// OneWay leaves what comes the other way alone: only what the port sends at which the fault is set meets it.
 	OneWay bool
+}
+
+// FalseGUID is a node that answers with a GUID that is not its own.
+type FalseGUID struct {
+	Node  int
+	GUID  ib.GUID
+	Since time.Time
 }
 
 // FaultState is a fault that is set, and what it has done so far.

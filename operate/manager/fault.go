@@ -34,12 +34,15 @@ type FaultSpec struct {
 	From string `json:"from,omitempty"`
 	// Retrain is no state: the link recovers from an error once, and what else is set stays.
 	Retrain bool `json:"retrain,omitempty"`
+	// GUID names the node whose GUID a node answers with in place of its own: a fault of a node, which SetNodeGUID
+	// sets, and of no cable.
+	GUID string `json:"guid,omitempty"`
 }
 
 // Fault is a fault that is set.
 type Fault struct {
 	Port, Peer topo.PortRef `json:"-"`
-	// Link names both ends.
+	// Link names both ends, or the node.
 	Link string `json:"link"`
 	FaultSpec
 	Since time.Time `json:"since"`
@@ -71,6 +74,9 @@ func (s FaultSpec) String() string {
 	}
 	if s.Retrain {
 		w = append(w, "retrain")
+	}
+	if s.GUID != "" {
+		w = append(w, "guid="+s.GUID)
 	}
 	if len(w) == 0 {
 		return "up"
@@ -289,6 +295,9 @@ func (m *Manager) endOf(cable int, name string) (topo.PortRef, error) {
 type rehearsing interface {
 	Retrain(topo.PortRef) error
 	ResetSwitch(node int) error
+	// SetNodeGUID has a node answer with another GUID; 0 is its own.
+	SetNodeGUID(node int, guid ib.GUID) error
+	FalseGUIDs() []inspect.FalseGUID
 }
 
 // retrain lets a link recover from an error.
@@ -320,13 +329,23 @@ func (m *Manager) Reboot(ctx context.Context, name string, off time.Duration, wh
 	}
 	m.journal.Add(Event{Kind: "fault", Severity: Warning, Object: name,
 		Text: fmt.Sprintf("%s reboots switch %s, which is off for %v", who, name, off)})
-	links, err := m.powerOff(n)
-	if err = errors.Join(err, f.ResetSwitch(n.Index)); err == nil {
+	return m.restart(n, func() error {
+		if err := f.ResetSwitch(n.Index); err != nil {
+			return err
+		}
 		select {
 		case <-time.After(off):
 		case <-ctx.Done():
-			err = ctx.Err()
 		}
+		return ctx.Err()
+	})
+}
+
+// restart does something to a node while all its links are down.
+func (m *Manager) restart(n *topo.Node, meanwhile func() error) error {
+	links, err := m.powerOff(n)
+	if err == nil {
+		err = meanwhile()
 	}
 	m.faults.mu.Lock()
 	defer m.faults.mu.Unlock()
@@ -339,6 +358,60 @@ func (m *Manager) Reboot(ctx context.Context, name string, off time.Duration, wh
 		}
 	}
 	return err
+}
+
+// SetNodeGUID has a node answer with the GUID of another, as one whose firmware was cloned, or with its own again where
+// other is none. It starts anew with that: its links go down and up, and a switch has forgotten what managers wrote.
+// Who is named in the journal.
+func (m *Manager) SetNodeGUID(name, other, who string) error {
+	n, err := m.Node(name)
+	if err != nil {
+		return err
+	}
+	f, ok := m.opts.Fabric.(rehearsing)
+	if !ok {
+		return fmt.Errorf("%s is not a node of softib's: %w", name, ErrFault)
+	}
+	guid := n.GUID
+	e := Event{Kind: "fault", Object: n.Name, Text: fmt.Sprintf("%s gave %s its own GUID back", who, n.Name)}
+	if other != "" {
+		of, err := m.Node(other)
+		if err != nil {
+			return err
+		}
+		if of == n {
+			return &FaultError{Word: "guid=" + other, Want: "another node than " + n.Name}
+		}
+		guid = of.GUID
+		e.Severity, e.Text = Warning, fmt.Sprintf("%s gave %s the GUID of %s, %v", who, n.Name, of.Name, guid)
+	}
+	err = m.restart(n, func() error {
+		if err := f.SetNodeGUID(n.Index, guid); err != nil || !n.IsSwitch() {
+			return err
+		}
+		return f.ResetSwitch(n.Index)
+	})
+	if err == nil {
+		m.journal.Add(e)
+	}
+	return err
+}
+
+// falseGUIDs are the faults of nodes that answer with others' GUIDs.
+func (m *Manager) falseGUIDs() (list []Fault) {
+	f, ok := m.opts.Fabric.(rehearsing)
+	if !ok {
+		return nil
+	}
+	for _, x := range f.FalseGUIDs() {
+		at, of := topo.PortRef{Node: x.Node}, x.GUID.String()
+		if n := m.g.ByGUID(x.GUID); n != nil {
+			of = n.Name
+		}
+		list = append(list, Fault{Port: at, Peer: at, Link: m.g.Nodes[x.Node].Name, Since: x.Since,
+			FaultSpec: FaultSpec{GUID: of}})
+	}
+	return list
 }
 
 // powerOff takes the links of a switch down, as faults that are listed, and returns those that were not down before.
@@ -367,7 +440,7 @@ func (m *Manager) powerOff(n *topo.Node) (links []topo.PortRef, err error) {
 // rebootMax is how long a switch may be off.
 const rebootMax = 10 * time.Minute
 
-// Faults are those that are set, in the order of the cables.
+// Faults are those that are set, in the order of the cables; those of nodes come last.
 func (m *Manager) Faults() []Fault {
 	m.faults.mu.Lock()
 	defer m.faults.mu.Unlock()
@@ -403,5 +476,5 @@ func (m *Manager) Faults() []Fault {
 	for i, cable := range order {
 		list[i] = *byCable[cable]
 	}
-	return list
+	return append(list, m.falseGUIDs()...)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
@@ -220,11 +221,24 @@ func (m *Manager) LinkOf(ends ...string) (topo.PortRef, error) {
 	return topo.PortRef{}, fmt.Errorf("%d ends of a link: want one or two: %w", len(ends), ErrUnknown)
 }
 
-// LiftFaults makes one cable good again or, where none is named, all of them. Who is named in the journal.
+// LiftFaults makes one cable good again or, where none is named, all of them, and likewise nodes that answer with
+// others' GUIDs. Who is named in the journal.
 func (m *Manager) LiftFaults(who string, ends ...string) error {
+	lifted := false
+	for _, f := range m.falseGUIDs() {
+		if n, err := m.Node(strings.Join(ends, " ")); len(ends) == 0 || err == nil && n.Index == f.Port.Node {
+			if err := m.SetNodeGUID(f.Link, "", who); err != nil {
+				return err
+			}
+			lifted = true
+		}
+	}
 	if len(ends) > 0 {
 		ref, err := m.LinkOf(ends...)
 		if err != nil {
+			if lifted {
+				return nil // it was the node that was meant
+			}
 			return err
 		}
 		return m.SetFault(ref, FaultSpec{}, who)

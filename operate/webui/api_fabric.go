@@ -175,10 +175,10 @@ func (s *Server) setFault(r *http.Request) (any, error) {
 // liftFaults makes one cable, or all, good again.
 func (s *Server) liftFaults(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("link")
-	if _, err := s.linkNamed("link", name); name != "" && err != nil {
-		return nil, err
-	}
 	if err := s.m.LiftFaults(who(r), strings.Fields(name)...); err != nil {
+		if _, e := s.linkNamed("link", name); name != "" && e != nil {
+			return nil, e
+		}
 		return nil, err
 	}
 	return s.shownFaults(), nil
