@@ -119,6 +119,7 @@ func TestTopoDiffTwin(t *testing.T) {
 	}
 	l := newLab(t, slow, nil)
 	wants(t, shown(t, "topo", "diff", slow, "live"), "4 rates from 1x FDR10 to 4x FDR10", "they are the same")
+	wants(t, shown(t, "status"), "ACTIVE at 4x FDR10, 40 Gb/s", "leaf1[8] - leaf2[8]: 4x DDR of 4x FDR10")
 	const says = "degraded: leaf1[8] leaf2[8] runs at 4x DDR, and both ends can do 4x"
 	wants(t, broken(t, exitFailed, nil, "topo", "check", "live"), says)
 	wants(t, broken(t, exitFailed, nil, "topo", "check", slow), says)

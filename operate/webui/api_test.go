@@ -291,6 +291,16 @@ func TestChecks(t *testing.T) {
 	}
 }
 
+// FDR10 is not QDR, which is all that the standard's PortInfo says.
+func TestFDR10(t *testing.T) {
+	x := newGround(t, "star:2,speed=FDR10", time.Hour)
+	var node struct{ Ports []struct{ Rate string } }
+	x.get(t, "/api/v1/node?name=h1", &node)
+	if len(node.Ports) != 1 || node.Ports[0].Rate != "4x FDR10" {
+		t.Errorf("%+v", node)
+	}
+}
+
 func TestSearch(t *testing.T) {
 	x := newGround(t, "fat-tree:radix=4,levels=2", time.Hour)
 	h3, _ := x.m.Node("h3")

@@ -100,6 +100,9 @@ func (p *PortInfo) SupportedSpeed() ib.Speed {
 		p.Mlnx.LinkSpeedSupported)
 }
 
+// HasQDR reports whether the attribute says QDR of what the port does or could do, which may be FDR10 instead.
+func (p *PortInfo) HasQDR() bool { return p.ActiveSpeed() == ib.QDR || p.SupportedSpeed() == ib.QDR }
+
 // Rate is the link's width and speed.
 func (p *PortInfo) Rate() ib.LinkRate {
 	return ib.LinkRate{Width: p.LinkWidthActive, Speed: p.ActiveSpeed()}

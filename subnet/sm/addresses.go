@@ -314,14 +314,14 @@ func (s *sweep) portReply(r *request, v mad.View) {
 		}
 		return
 	}
-	hadLink := linked(p)
+	hadLink, mlnx := linked(p), p.Info.Mlnx
 	if _, err := p.Info.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil {
 		return
 	}
 	if r.port != 0 && !hadLink && linked(p) {
 		s.m.want(s.m.now+s.m.cfg.Timeout, fmt.Sprintf("port %d of %s has got a link meanwhile", r.port, s.name(r.node)))
 	}
-	p.Info.ClientReregister = false
+	p.Info.Mlnx, p.Info.ClientReregister = mlnx, false
 	s.gaveKey(ref, &p.Info)
 	s.enforces(ref)
 	if n.EndPort(r.port) == r.port && (p.Info.LID != lid || p.Info.LMC != s.lmcOf(ref)) {

@@ -59,6 +59,8 @@ func (s *sweep) nextProbe(r *request) bool {
 			r.attr = mad.AttrSwitchInfo
 		case askPort:
 			r.attr, r.mod = mad.AttrPortInfo, uint32(p.port)
+		case askMlnx:
+			r.attr, r.mod = mad.AttrMlnxExtPortInfo, uint32(p.port)
 		case askManager:
 			r.attr = mad.AttrSMInfo
 		}
@@ -112,6 +114,8 @@ func (s *sweep) probed(r *request, v mad.View) {
 		}
 	case askPort:
 		s.foundPort(r, data)
+	case askMlnx:
+		_, _ = s.edit(r.node).Ports[r.port].Info.Mlnx.Parse(data) // what is too short says nothing
 	case askManager:
 		s.foundManager(r.node, r.port, data)
 	}
@@ -132,6 +136,8 @@ func (s *sweep) unanswered(r *request, v mad.View) {
 			"an M_Key that this manager does not know", s.name(r.node), r.port)
 	case r.what == askManager:
 		// A manager that does not answer is no rival.
+	case r.what == askMlnx:
+		// Nobody has to answer what the standard does not have.
 	case !s.full && v == nil:
 		// The way to it may be broken where nobody has looked yet: only a full sweep can tell.
 		s.m.want(s.m.now, s.name(r.node)+" did not answer")
@@ -359,6 +365,9 @@ func (s *sweep) foundPort(r *request, data []byte) {
 	if p.Info.PortState < ib.PortInit || p.Info.PortState > ib.PortActive {
 		s.lostLink(subnet.Ref{Node: i, Port: port})
 		return
+	}
+	if p.Info.HasQDR() && n.Info.MayHaveFDR10() {
+		s.push(probe{askMlnx, i, port, 0})
 	}
 	if !n.IsSwitch() && !self {
 		return

@@ -36,6 +36,7 @@ const (
 	askDesc
 	askSwitch
 	askPort
+	askMlnx
 	askManager
 	askTable
 	tell

@@ -384,7 +384,7 @@ func (s *sweep) reply(r *request, v mad.View) {
 	if s.abandon {
 		return
 	}
-	if v == nil {
+	if v == nil && r.what != askMlnx { // which nobody has to answer
 		if s.failed[r.node]++; s.fellSilent(r) {
 			return
 		}

@@ -210,8 +210,7 @@ func (e *Engine) foundPort(t task, data []byte) {
 	}
 	p.Known = true
 	p.Info.MKey = 0 // nobody's business
-	if hasQDR := p.Info.ActiveSpeed() == ib.QDR || p.Info.SupportedSpeed() == ib.QDR; t.port != 0 && p.Linked() &&
-		hasQDR && n.Info.MayHaveFDR10() {
+	if t.port != 0 && p.Linked() && p.Info.HasQDR() && n.Info.MayHaveFDR10() {
 		e.push(task{what: askMlnx, node: t.node, port: t.port, mod: uint32(t.port)})
 	}
 	if t.port == 0 || !p.Linked() || !n.IsSwitch() && int(t.node) != e.s.From.Node {
