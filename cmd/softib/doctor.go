@@ -21,10 +21,8 @@ import (
 	"softib/operate/doctor"
 	"softib/operate/forwarding"
 	"softib/operate/manager/health"
-	"softib/operate/manager/tenant"
 	"softib/proto/ib"
 	"softib/proto/topo"
-	"softib/subnet/sm"
 	"softib/subnet/survey"
 )
 
@@ -44,6 +42,8 @@ and credit loops, partitions, managers, versions. It changes nothing.
                      that routers join each is looked at, or with HOST that host's
   ibsim[:NODE]       ibsim's socket (IBSIM_SOCKNAME, IBSIM_SERVER_NAME as its own clients)
   umad[:CA[:PORT]]   a port of this machine: /dev/infiniband/umadN
+Only a running softib fabric knows since when its counters have counted, and so that a link
+which went down a few times flaps. Elsewhere --interval 10m sees those that do so now.
 
 The exit status is 0 if the fabric is well, 1 if something was found, and 2 if it could
 not be looked at.`,
@@ -64,7 +64,7 @@ not be looked at.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.on, "on", "fabric", "what to look at: `WHERE` is fabric[:HOST], ibsim[:NODE] or umad[:CA[:PORT]]")
-	f.DurationVar(&o.interval, "interval", 2*time.Second,
+	f.DurationVar(&o.interval, "interval", doctor.Interval,
 		"how long to watch counters; 0 judges what they have counted since their last reset")
 	f.BoolVar(&o.countersOnly, "counters-only", false, "look only at counters: cables, errors, congestion")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
@@ -97,15 +97,9 @@ type surveyRequest struct {
 type examination struct {
 	Before *survey.Survey
 	// Later is what the second look differs in: it would be twice as long otherwise.
-	Later    *laterLook
-	Plan     []byte // in ibnetdiscover's format
-	Version  string
-	Programs []doctor.ProgramFacts
-	Hosts    []doctor.HostTraffic
-	Tenants  []tenant.Tenant
-	// Uptime is how long counters have counted unless they were reset, and Manager the port GUID of the own manager.
-	Uptime  time.Duration
-	Manager ib.GUID
+	Later *laterLook
+	Plan  []byte // in ibnetdiscover's format
+	Known doctor.Options
 }
 
 type laterLook struct {
@@ -206,13 +200,14 @@ func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surve
 		if err != nil {
 			return doctor.Surveys{}, opts, err
 		}
-		opts.Version, opts.Programs, opts.Tenants, opts.Manager = x.Version, x.Programs, x.Tenants, x.Manager
-		limits.Age = x.Uptime
-		opts.Hosts = append([]doctor.HostTraffic{}, x.Hosts...) // none is not the same as not known
+		opts = x.Known
+		// None is not the same as not known.
+		opts.Programs, opts.Hosts = append([]doctor.ProgramFacts{}, opts.Programs...),
+			append([]doctor.HostTraffic{}, opts.Hosts...)
 		if opts.Plan, err = topo.Parse("the fabric's topology", x.Plan); err != nil {
 			return doctor.Surveys{}, opts, err
 		}
-		return x.surveys(opts.Plan), opts, nil
+		return x.surveys().Named(opts.Plan), opts, nil
 	case "ibsim":
 		port, err := ibsim.Dial(ctx, ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"),
 			Server: os.Getenv("IBSIM_SERVER_NAME")})
@@ -275,14 +270,9 @@ func (o *doctorCommand) ask(ctx context.Context, p place, host string, bar *stag
 	return &x, nil
 }
 
-// surveys are the two looks, with the names that the plan has.
-func (x *examination) surveys(plan *topo.Graph) doctor.Surveys {
-	s := doctor.Surveys{Before: x.Before.Renamed(func(g ib.GUID) string {
-		if n := plan.ByGUID(g); n != nil {
-			return n.Name
-		}
-		return ""
-	})}
+// surveys are the two looks.
+func (x *examination) surveys() doctor.Surveys {
+	s := doctor.Surveys{Before: x.Before}
 	if l := x.Later; l != nil {
 		after := *s.Before
 		after.Readings, after.Gaps, after.GapCount, after.Asked, after.Ended = l.Readings, l.Gaps, l.GapCount, l.Asked,
@@ -323,15 +313,10 @@ func (s *server) survey(ctx context.Context, q surveyRequest, r *control.Reply[s
 	if err != nil {
 		return err
 	}
-	x := examination{Before: found.Before, Plan: topo.Append(nil, s.f.Graph()), Version: version}
+	x := examination{Before: found.Before, Plan: topo.Append(nil, s.f.Graph()), Known: doctor.Known(s.mgr)}
+	x.Known.Plan = nil
 	if a := found.After; a != nil {
 		x.Later = &laterLook{a.Readings, a.Gaps, a.GapCount, a.Asked, a.Ended}
-	}
-	x.Programs, x.Hosts = s.programFacts()
-	x.Tenants = s.mgr.Acknowledged()
-	x.Uptime = time.Since(s.f.started)
-	if s.f.runner != nil && len(s.f.runners) < 2 {
-		_ = s.f.runner.Do(func(m *sm.Manager) { x.Manager = m.GUID() }) // one that has ended is nobody's master
 	}
 	w := bufio.NewWriterSize(r, 256<<10)
 	return errors.Join(gob.NewEncoder(w).Encode(&x), w.Flush())
@@ -339,24 +324,6 @@ func (s *server) survey(ctx context.Context, q surveyRequest, r *control.Reply[s
 
 // surveyWindow is how many questions this fabric's own nodes are asked at once.
 const surveyWindow = 1024
-
-// programFacts are the programs that are attached, and how their hosts' traffic goes.
-func (s *server) programFacts() ([]doctor.ProgramFacts, []doctor.HostTraffic) {
-	facts, hosts := []doctor.ProgramFacts{}, []doctor.HostTraffic{}
-	at := map[string]int{}
-	for _, p := range s.f.Programs() {
-		facts = append(facts, doctor.ProgramFacts{Host: p.Host, PID: p.PID, Name: p.Name, Version: p.Library})
-		i, known := at[p.Host]
-		if !known {
-			i = len(hosts)
-			at[p.Host] = i
-			hosts = append(hosts, doctor.HostTraffic{Host: p.Host})
-		}
-		hosts[i].IPBytes += p.Stats.IPoIBTxBytes
-		hosts[i].NativeBytes += p.Stats.TxBytes - min(p.Stats.TxBytes, p.Stats.IPoIBTxBytes)
-	}
-	return facts, hosts
-}
 
 // stageBar shows the progress of a survey, stage by stage.
 type stageBar struct {

@@ -2,14 +2,19 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"softib/driver/live"
 	"softib/operate/doctor"
+	"softib/operate/webui"
+	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/sm"
 	"softib/subnet/survey"
+	"softib/verbs"
 )
 
 // TestDoctorCommand: a fabric that is well, one that is not, as text and as JSON, with the exit status that scripts
@@ -67,10 +72,105 @@ func TestDoctorCannot(t *testing.T) {
 	broken(t, exitUsage, []string{"ibsim"}, "doctor", "--on", "ibsim")
 }
 
+// TestDoctorPage: the page finds what the command finds, what only the fabric's own process knows included: for how
+// long counters have counted, so that a link that went down three times flaps, and what programs send by IP.
+func TestDoctorPage(t *testing.T) {
+	l := newLab(t, "fat-tree:radix=4,levels=2", &sm.Config{SweepInterval: -1})
+	flaps := l.ref("h8", 1)
+	for range 3 {
+		for _, up := range []bool{false, true} {
+			if err := l.SetLink(flaps, up); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l.sendByIP(0, 2, 1<<20)
+	l.await("the link is ACTIVE again", func() bool {
+		pi, _ := l.PortInfo(flaps)
+		return pi.PortState == ib.PortActive
+	})
+	l.rests()
+
+	w := httptest.NewRecorder()
+	page := webui.New(l.mgr, webui.Options{})
+	defer page.Close()
+	page.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET",
+		"http://localhost/api/v1/checks/doctor?interval=50ms", nil))
+	out, _, err := softib(t, "doctor", "--interval", "50ms", "--json")
+	if exitCode(err) != exitFailed {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	onPage, said := findings(asJSON[doctor.Report](t, w.Body.String())), findings(asJSON[doctor.Report](t, out))
+	if onPage != said {
+		t.Errorf("the page says\n%s, and the command\n%s", onPage, said)
+	}
+	wants(t, said, "warn cables flapping-cable [leaf4[2] h8[1]]", "warn traffic by-ip [h1]", "1 program")
+}
+
+// findings are what a report has found, without what is different a moment later.
+func findings(rep doctor.Report) string {
+	var b strings.Builder
+	for _, s := range rep.Sections {
+		fmt.Fprintf(&b, "%v %v: %s\n", s.Severity, s.Check, s.Looked)
+		for _, f := range s.Findings {
+			fmt.Fprintf(&b, "%v %v %s %v\n", f.Severity, s.Check, f.Kind, f.Objects)
+		}
+	}
+	return b.String()
+}
+
+// sendByIP has a program on a host, which stays, send at least so many bytes to another as IP over InfiniBand does.
+func (l *lab) sendByIP(from, to int, bytes uint64) {
+	l.t.Helper()
+	dev, err := l.Hosts()[from].Open()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { dev.Close() })
+	ctx := verbs.Open(dev)
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	const mtu = 2048
+	mr, err := pd.RegMR(make([]byte, mtu), 0)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	cq, err := ctx.CreateCQ(8)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	q, err := pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: cq, RecvCQ: cq, Caps: verbs.DefaultCaps})
+	if err == nil {
+		err = q.Ready(1, 0, ib.QKeyIPoIB)
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ah, err := pd.CreateAH(verbs.AHAttr{DLID: l.Hosts()[to].Port(1).LID, Port: 1})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.await("what was sent is counted", func() bool { // as it is while a program goes on
+		for range 64 {
+			var wc [1]verbs.WC
+			if err := q.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: mr.SGEs(0, mtu),
+				AH: ah, RemoteQPN: 99, RemoteQKey: ib.QKeyIPoIB}); err != nil {
+				l.t.Fatal(err)
+			}
+			if _, err := cq.Wait(l.t.Context(), wc[:]); err != nil || wc[0].Status != verbs.WCSuccess {
+				l.t.Fatalf("%+v, %v", wc[0], err)
+			}
+		}
+		return l.Programs()[0].Stats.IPoIBTxBytes >= bytes
+	})
+}
+
 // TestExamination: what a client is told is judged as two looks.
 func TestExamination(t *testing.T) {
 	x := examination{Before: &survey.Survey{Nodes: []*survey.Node{{Name: "leaf1"}}}, Later: &laterLook{Asked: 7}}
-	both := x.surveys(&topo.Graph{})
+	both := x.surveys().Named(&topo.Graph{})
 	if both.After == nil || both.After.Asked != 7 || both.After.Nodes[0] != both.Before.Nodes[0] {
 		t.Errorf("%+v", both.After)
 	}

@@ -133,7 +133,7 @@ func (f *fabric) manage(p place, o upOptions) (*manager.Manager, error) {
 		return nil, err
 	}
 	opts := manager.Options{Name: f.name, Topology: f.topology, Version: version, Fabric: f.Fabric, Journal: f.journal,
-		Dir: dir}
+		Dir: dir, Since: f.started}
 	if f.runner != nil {
 		opts.Subnet = f.runner
 	}

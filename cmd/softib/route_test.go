@@ -323,21 +323,25 @@ func TestRouteTraceIsTrue(t *testing.T) {
 	}
 }
 
+// await waits until something is so.
+func (l *lab) await(what string, is func() bool) {
+	l.t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			l.t.Fatalf("not in a minute: %s", what)
+		}
+	}
+}
+
 // rests waits until the manager has nothing to do.
 func (l *lab) rests() {
 	l.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(time.Millisecond) {
-		busy := true
-		if err := l.runner.Do(func(m *sm.Manager) { busy = m.Sweeping() }); err != nil {
+	l.await("the manager has nothing to do", func() (is bool) {
+		if err := l.runner.Do(func(m *sm.Manager) { is = !m.Sweeping() }); err != nil {
 			l.t.Fatal(err)
 		}
-		if !busy {
-			return
-		}
-		if time.Now().After(deadline) {
-			l.t.Fatal("the manager is still busy")
-		}
-	}
+		return is
+	})
 }
 
 // sent counts what every port has sent.

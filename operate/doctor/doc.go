@@ -4,7 +4,7 @@
 //
 // It knows a fabric only by its answers to management datagrams, so it says the same of softib's own, of ibsim's and of
 // real ones. What no datagram tells is passed in as Options: programs and their traffic, and a plan, where there is
-// one, for the names of what is not there.
+// one, for the names of what is not there. Known takes them from who keeps the fabric, for command and page.
 //
 // Limits of counters and the judgement of cables are package health's, which the manager and its page use too.
 package doctor

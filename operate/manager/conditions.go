@@ -9,7 +9,6 @@ import (
 	"softib/operate/wiring"
 	"softib/proto/ib"
 	"softib/proto/topo"
-	"softib/subnet/sm"
 )
 
 // AlarmAt names what an alarm is about: a cable by its ends, or a node.
@@ -92,8 +91,7 @@ func (m *Manager) conditions() []health.Verdict {
 		}()
 		if m.opts.Subnet != nil {
 			go func() {
-				var guid ib.GUID
-				if m.opts.Subnet.Do(func(x *sm.Manager) { guid = x.GUID() }) == nil {
+				if guid := m.OwnManager(); guid != 0 {
 					m.static.own.Store(uint64(guid))
 				}
 			}()

@@ -53,6 +53,8 @@ type Options struct {
 	// Name is the fabric's, Topology what it was made from as its user named it, Version softib's.
 	Name, Topology, Version string
 	Fabric                  Fabric
+	// Since is when the fabric's counters began; zero where nobody knows.
+	Since time.Time
 	// Subnet is nil where somebody else's manager looks after the fabric.
 	Subnet Subnet
 	// Tenants are the fabric's, and Enforcer keeps them apart; both are nil where there can be none.
@@ -200,6 +202,16 @@ func (m *Manager) CableOf(r topo.PortRef) (int, bool) {
 
 // Tenants are the fabric's tenants; nil where there can be none.
 func (m *Manager) Tenants() *tenant.Book { return m.opts.Tenants }
+
+// OwnManager is the port GUID of the subnet manager that stays with the fabric; 0 where that is another's business, or
+// if it has ended.
+func (m *Manager) OwnManager() (guid ib.GUID) {
+	m.withManager(func(x *sm.Manager) { guid = x.GUID() })
+	return guid
+}
+
+// Programs are those that are attached; nil where nobody knows.
+func (m *Manager) Programs() []inspect.ProgramStats { return m.opts.Fabric.Programs() }
 
 // Acknowledged are the tenants that are to be in force; none where another manages the fabric.
 func (m *Manager) Acknowledged() []tenant.Tenant {

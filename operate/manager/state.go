@@ -88,10 +88,7 @@ func (m *Manager) judge(s *Sample) {
 		m.end(&m.judged[i].B, s, y, b.ports[older])
 	}
 	// No time at all would stand for all time: at the first sample, and when the clock was set back.
-	limits := health.Default()
-	if m.opts.Thresholds != nil {
-		limits = *m.opts.Thresholds
-	}
+	limits := m.limits()
 	interval := max(s.At.Sub(b.at[older]), m.opts.Interval)
 	list := health.Judge(m.judged, interval, limits)
 	m.verdicts.Store(&list)
@@ -103,6 +100,23 @@ func (m *Manager) judge(s *Sample) {
 	for _, c := range m.alarms.Update(s.At, append(all, m.conditions()...)) {
 		m.alarmChanged(c)
 	}
+}
+
+// limits are what cables are judged by.
+func (m *Manager) limits() health.Thresholds {
+	if m.opts.Thresholds != nil {
+		return *m.opts.Thresholds
+	}
+	return health.Default()
+}
+
+// Limits are what counters are judged by, and how long they have counted where somebody knows.
+func (m *Manager) Limits() health.Thresholds {
+	limits := m.limits()
+	if !m.opts.Since.IsZero() {
+		limits.Age = time.Since(m.opts.Since)
+	}
+	return limits
 }
 
 // alarmChanged writes an alarm down that was raised, got worse or was cleared.

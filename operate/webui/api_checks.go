@@ -28,32 +28,45 @@ type recent[T any] struct {
 	mu   sync.Mutex
 	at   time.Time
 	last T
+	what string
 }
 
-// get is what was made a moment ago, or what make makes now.
-func (x *recent[T]) get(make func() (T, error)) (T, error) {
+// get is what was made a moment ago, if it was the same that was asked for, or what make makes now.
+func (x *recent[T]) get(what string, make func() (T, error)) (T, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if time.Since(x.at) < reportAge {
+	if what == x.what && time.Since(x.at) < reportAge {
 		return x.last, nil
 	}
 	v, err := make()
 	if err == nil {
-		x.last, x.at = v, time.Now()
+		x.last, x.at, x.what = v, time.Now(), what
 	}
 	return v, err
 }
 
-// doctor looks at the whole fabric by datagrams and says what is wrong with it.
+// intervalMax is how long a request may watch counters.
+const intervalMax = time.Minute
+
+// doctor looks at the whole fabric by datagrams and says what is wrong with it, as the command does.
 func (s *Server) doctor(r *http.Request) (any, error) {
-	rep, err := s.reports.doctor.get(func() (*doctor.Report, error) { return examine(r.Context(), s.m) })
+	interval, text := doctor.Interval, r.URL.Query().Get("interval")
+	if text != "" {
+		var err error
+		if interval, err = time.ParseDuration(text); err != nil || interval < 0 || interval > intervalMax {
+			return nil, badField("interval", fmt.Sprintf("0 to %v, such as 10s", intervalMax), "%q is none", text)
+		}
+	}
+	rep, err := s.reports.doctor.get(interval.String(), func() (*doctor.Report, error) {
+		return examine(r.Context(), s.m, interval)
+	})
 	if errors.Is(err, manager.ErrNoPort) {
 		return nil, &apiError{Status: http.StatusConflict, Text: err.Error(), Next: "see the cables: /api/v1/cables"}
 	}
 	return rep, err
 }
 
-func examine(ctx context.Context, m *manager.Manager) (*doctor.Report, error) {
+func examine(ctx context.Context, m *manager.Manager, interval time.Duration) (*doctor.Report, error) {
 	from, keys, err := m.AskFrom()
 	if err != nil {
 		return nil, err
@@ -63,17 +76,18 @@ func examine(ctx context.Context, m *manager.Manager) (*doctor.Report, error) {
 		return nil, err
 	}
 	defer session.Close()
-	seen, err := doctor.Run(ctx, session, doctor.RunOptions{Window: surveyWindow, Keys: keys})
+	seen, err := doctor.Run(ctx, session, doctor.RunOptions{Interval: interval, Window: surveyWindow, Keys: keys})
 	if err != nil {
 		return nil, fmt.Errorf("the fabric could not be looked at: %w", err)
 	}
-	return doctor.Judge(seen.Before, seen.After, doctor.Options{Plan: m.Graph(), Version: m.Version(),
-		Tenants: m.Acknowledged()}), nil
+	known := doctor.Known(m)
+	seen = seen.Named(known.Plan)
+	return doctor.Judge(seen.Before, seen.After, known), nil
 }
 
 // wiring says whether the links that are up make the tree that they should.
 func (s *Server) wiring(*http.Request) (any, error) {
-	return s.reports.wiring.get(func() (*wiring.Report, error) {
+	return s.reports.wiring.get("", func() (*wiring.Report, error) {
 		g, sample := s.m.Graph().Clone(), s.m.Fresh()
 		for _, c := range s.m.Cables() {
 			if i, ok := s.m.PortIndex(c.A); ok && sample.Ports[i].State <= ib.PortDown {

@@ -264,9 +264,15 @@ func TestChecks(t *testing.T) {
 		Fabric   struct{ Hosts, Questions int }
 		Sections []struct{ Check, Severity string }
 	}
-	x.get(t, "/api/v1/checks/doctor", &doctor)
+	x.get(t, "/api/v1/checks/doctor?interval=20ms", &doctor)
 	if doctor.Fabric.Hosts != 8 || doctor.Fabric.Questions == 0 || len(doctor.Sections) < 10 {
 		t.Errorf("%+v", doctor)
+	}
+	for _, bad := range []string{"soon", "-1s", "48h"} {
+		resp, data := x.ask(t, "GET", "/api/v1/checks/doctor?interval="+bad, "")
+		if resp.StatusCode != 400 || !strings.Contains(string(data), `"field":"interval"`) {
+			t.Errorf("%s: %s: %s", bad, resp.Status, data)
+		}
 	}
 	var inv struct {
 		Nodes []nodeLine

@@ -59,7 +59,7 @@
 //	GET    history?port=&seconds=&points=  counters of a port over time, as rates
 //	               node= in place of port= sums all ports of a node; from= and to= (RFC 3339) in place of seconds=
 //	GET    history.csv?…                   the same as a table
-//	GET    checks/doctor                   what softib doctor --interval 0 says
+//	GET    checks/doctor?interval=         what softib doctor says, which watches counters for 2 s
 //	GET    checks/wiring                   what softib topo check live says
 //	GET    checks/inventory                every node, and a bill of what the fabric is made of
 //	GET    tenants                         all tenants

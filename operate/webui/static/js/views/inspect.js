@@ -9,7 +9,7 @@ const NODES_SHOWN = 500;
 
 export function inspectView(root, { model, words, signal, title, go }) {
   title("Checks");
-  const kinds = [["doctor", "Doctor", "Asks every node by datagrams, as softib doctor does, and judges what was counted since the last reset."],
+  const kinds = [["doctor", "Doctor", "Asks every node by datagrams, as softib doctor does, watches its counters for two seconds, and judges both what they count and what they had counted."],
     ["wiring", "Wiring", "Holds the links that are up against the fabric that was planned, as softib topo check does."],
     ["inventory", "Inventory", "Every node, and what the fabric is made of."]];
   const what = kinds.find(k => k[0] === words[1]) ?? kinds[0], body = h("div", { "aria-live": "polite" });
