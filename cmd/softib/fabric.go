@@ -31,6 +31,7 @@ type fabric struct {
 	topology string // as the user named it
 	started  time.Time
 	bringUp  time.Duration
+	steps    []status.Step // of its start
 	runner   *smrun.Runner // nil if another manages the fabric
 	// Where routers join subnets: a manager for each, of which runner is the first.
 	subnets *topo.Subnets
@@ -64,7 +65,11 @@ func (f *fabric) start(ctx context.Context, g *topo.Graph, cfg *sm.Config, t *te
 	if f.joined != nil {
 		f.joined.span(&made)
 	}
-	if f.Fabric, err = span.New(made); err != nil {
+	err = out.during("making the nodes", func() (err error) {
+		f.Fabric, err = span.New(made)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	defer func() {

@@ -161,6 +161,14 @@ func TestBackgroundFabric(t *testing.T) {
 		st.Packets < 992 || st.Bytes < 992*256 || st.Topology != "fat-tree:radix=8,levels=2" {
 		t.Errorf("status is %+v", st)
 	}
+	var steps []string
+	for _, x := range st.Start {
+		if steps = append(steps, x.What); x.TookSec < 0 || x.CPUSec < 0 {
+			t.Errorf("step %+v", x)
+		}
+	}
+	wants(t, strings.Join(steps, ", "), "reading the topology, making the nodes, bringing the subnet up, looking at the "+
+		"ports, restoring tenants, starting the management, mesh, opening the page")
 	if err := syscall.Kill(st.PID, 0); err != nil {
 		t.Errorf("process %d: %v", st.PID, err)
 	}

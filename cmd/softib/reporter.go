@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"softib/operate/status"
 )
 
 // report is one line of what a starting fabric tells the process that started it,
@@ -25,8 +29,11 @@ type report struct {
 // the process that started it in the background.
 type reporter struct {
 	t    *terminal
-	bar  *progress
 	pipe *json.Encoder
+
+	mu    sync.Mutex // what goes on may have something to say
+	bar   *progress
+	steps []status.Step
 }
 
 func toTerminal(t *terminal) *reporter { return &reporter{t: t} }
@@ -35,6 +42,8 @@ func toPipe(w io.Writer) *reporter     { return &reporter{pipe: json.NewEncoder(
 // show passes a report on. A pipe whose reader is gone loses it: there is nobody
 // left to tell.
 func (r *reporter) show(p report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.pipe != nil {
 		_ = r.pipe.Encode(p)
 		return
@@ -57,8 +66,48 @@ func (r *reporter) show(p report) {
 
 func (r *reporter) say(format string, v ...any) { r.show(report{Say: fmt.Sprintf(format, v...)}) }
 
-// during shows that something goes on while f runs.
+// during shows that something goes on while f runs, and notes how long it took.
 func (r *reporter) during(what string, f func() error) error {
+	return r.timed(what, func() error { return r.ticking(what, f) })
+}
+
+// timed notes how long f took: on the clock, and of the processors, which also says how busy the machine was with others.
+func (r *reporter) timed(what string, f func() error) error {
+	began, worked := time.Now(), processorTime()
+	err := f()
+	r.steps = append(r.steps, status.Step{What: what, TookSec: time.Since(began).Seconds(),
+		CPUSec: (processorTime() - worked).Seconds()})
+	return err
+}
+
+// processorTime is what this process has had of all processors.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it cannot fail for oneself
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// stepsText says where the time of a start went, for one that took long enough to ask; nothing for others.
+func stepsText(steps []status.Step) string {
+	var all status.Step
+	for _, s := range steps {
+		all.TookSec += s.TookSec
+		all.CPUSec += s.CPUSec
+	}
+	if all.TookSec < progressAfter.Seconds() {
+		return ""
+	}
+	parts := []string{fmt.Sprintf("took %s, %s of the processors", seconds(all.TookSec), seconds(all.CPUSec))}
+	for _, s := range steps {
+		if s.TookSec >= all.TookSec/100 {
+			parts = append(parts, fmt.Sprintf("%s %s (%s)", s.What, seconds(s.TookSec), seconds(s.CPUSec)))
+		}
+	}
+	return parts[0] + ": " + strings.Join(parts[1:], ", ")
+}
+
+// ticking shows that something goes on while f runs.
+func (r *reporter) ticking(what string, f func() error) error {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {

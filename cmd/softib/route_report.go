@@ -98,7 +98,7 @@ func (x *judged) print(t *terminal) {
 
 // row is say with a wider label.
 func (l *listing) row(format string, v ...any) {
-	l.t.say("%-11s %s", l.label, fmt.Sprintf(format, v...))
+	l.to.say("%-11s %s", l.label, fmt.Sprintf(format, v...))
 	l.label = ""
 }
 

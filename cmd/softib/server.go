@@ -94,7 +94,7 @@ func (s *server) mgmt(ctx context.Context, q control.PortRequest, r *control.Rep
 // status looks at the fabric.
 func (s *server) status(ctx context.Context) status.Status {
 	src := status.Source{Fabric: s.f.Fabric, Name: s.f.name, Version: version,
-		Topology: s.f.topology, Page: s.f.page, Started: s.f.started, Managers: s.subnets()}
+		Topology: s.f.topology, Page: s.f.page, Started: s.f.started, Start: s.f.steps, Managers: s.subnets()}
 	if s.f.joined != nil {
 		src.Machines = s.f.joined.machines()
 	}

@@ -24,7 +24,8 @@ func newStatus() *cobra.Command {
 		Short: "Show a running fabric, its subnet and its manager",
 		Long: `Shows what a running fabric is and how it is: links that are down or slower than
 they could be, addresses and partitions, the subnet managers, whichever program
-they are, routing, and the last sweep with the time of its phases.
+they are, routing, and the last sweep with the time of its phases; also where the
+time of its start went, if that was more than a second.
 
 What is said of links, addresses, partitions and managers is read from the nodes
 themselves. The rest is what softib's own manager knows, if it is the master.`,
@@ -119,15 +120,16 @@ const namedMost = 8
 
 // listing prints lines under one label.
 type listing struct {
-	t     *terminal
+	to    interface{ say(string, ...any) }
 	label string
 }
 
 // under starts the lines of a label.
 func (t *terminal) under(label string) *listing { return &listing{t, label} }
+func (r *reporter) under(label string) *listing { return &listing{r, label} }
 
 func (l *listing) say(format string, v ...any) {
-	l.t.say("%-9s %s", l.label, fmt.Sprintf(format, v...))
+	l.to.say("%-9s %s", l.label, fmt.Sprintf(format, v...))
 	l.label = ""
 }
 
@@ -146,6 +148,7 @@ type statusText status.Status
 
 func (s *statusText) print(t *terminal) {
 	t.say("fabric    %s, process %d, up %s", t.bold(s.Name), s.PID, uptime(s.UptimeSec))
+	startLines(s.Start, t.under("start"))
 	if l := t.under("topology"); 10+len(s.Topology)+2+len(s.Description) <= 80 {
 		l.say("%s: %s", s.Topology, s.Description)
 	} else {
@@ -202,6 +205,15 @@ func (s *statusText) print(t *terminal) {
 	}
 	s.printPrograms(t)
 	t.under("carried").say("%s, %s", numbered(int(s.Packets), "packet", "packets"), bytesOf(s.Bytes))
+}
+
+// startLines says where the time of a start went, a line at a time.
+func startLines(steps []status.Step, l *listing) {
+	if text := stepsText(steps); text != "" {
+		for _, line := range wrapped(text, 70) {
+			l.say("%s", line)
+		}
+	}
 }
 
 func (s *statusText) printLinks(t *terminal) {

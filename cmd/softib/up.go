@@ -192,12 +192,15 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	var g *topo.Graph
 	var odd []topo.Problem
 	if o.join.url == "" || o.named {
-		if g, err = loadTopology(out, o.topology); err != nil {
-			return err
-		}
-		if odd, err = checkTopology(o.topology, g); err == nil {
-			err = onePlane(o.topology, g)
-		}
+		err = out.during("reading the topology", func() (err error) {
+			if g, err = loadTopology(out, o.topology); err != nil {
+				return err
+			}
+			if odd, err = checkTopology(o.topology, g); err != nil {
+				return err
+			}
+			return onePlane(o.topology, g)
+		})
 		if err != nil {
 			return err
 		}
@@ -265,12 +268,16 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	}
 	defer f.Close()
 	f.users = users
-	f.describe(out)
+	_ = out.timed("looking at the ports", func() error { f.describe(out); return nil })
 	log.release(f.lastSweep().Problems > 0)
-	if err := tenants.open(ctx, f, out); err != nil {
+	if err := out.during("restoring tenants", func() error { return tenants.open(ctx, f, out) }); err != nil {
 		return err
 	}
-	mgr, err := f.manage(p, o)
+	var mgr *manager.Manager
+	err = out.during("starting the management", func() (err error) {
+		mgr, err = f.manage(p, o)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -279,7 +286,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		out.say("history   cannot be read and was put aside as %s; a new one begins", aside)
 	}
 	if !o.noSM && j == nil {
-		if err := f.ping(ctx, out); err != nil {
+		if err := out.timed("mesh", func() error { return f.ping(ctx, out) }); err != nil {
 			if ctx.Err() != nil {
 				return nil // Ctrl-C meanwhile
 			}
@@ -287,7 +294,9 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		}
 	}
 	if page != nil {
-		defer f.servePage(ctx, page, mgr, o, out)()
+		var end func()
+		_ = out.during("opening the page", func() error { end = f.servePage(ctx, page, mgr, o, out); return nil })
+		defer end()
 	}
 	told, err := o.http.notify(mgr, f.page)
 	if err != nil {
@@ -299,6 +308,8 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if err != nil {
 		return err
 	}
+	f.steps = out.steps
+	startLines(f.steps, out.under("start"))
 	s, err := serve(ctx, p, f, mgr, cancel)
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ type Source struct {
 	// Shared is the group of users who may run programs too, and As how they name the fabric.
 	Shared, As string
 	Started    time.Time
+	Start      []Step
 	// Managers are the subnet managers of this process.
 	Managers []manager.Subnet
 	// Machines are those that have a part of the fabric; nil where this one has all.
@@ -47,8 +48,8 @@ func Gather(ctx context.Context, f Source) Status {
 	hosts, service := g.HostsApart()
 	s := Status{
 		Name: f.Name, PID: os.Getpid(), Version: f.Version, Started: f.Started,
-		UptimeSec: time.Since(f.Started).Seconds(),
-		Topology:  f.Topology, Description: topo.Describe(g), Page: f.Page, Shared: f.Shared, As: f.As,
+		UptimeSec: time.Since(f.Started).Seconds(), Start: f.Start,
+		Topology: f.Topology, Description: topo.Describe(g), Page: f.Page, Shared: f.Shared, As: f.As,
 		Hosts: len(hosts), ServiceNodes: len(service),
 		Switches: len(g.Switches()), Links: g.NumCables(), LinkStates: map[string]int{},
 		Machines:  f.Machines,

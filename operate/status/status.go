@@ -13,6 +13,7 @@ type Status struct {
 	Version     string    `json:"version"`
 	Started     time.Time `json:"started"`
 	UptimeSec   float64   `json:"uptime_sec"`
+	Start       []Step    `json:"start,omitempty"` // what there was to do until it was up
 	Topology    string    `json:"topology"`
 	Description string    `json:"description"`
 	Page        string    `json:"page,omitempty"` // where its page is
@@ -52,6 +53,13 @@ type Status struct {
 	// What the hosts have sent into the fabric, headers included.
 	Packets uint64 `json:"packets"`
 	Bytes   uint64 `json:"bytes"`
+}
+
+// Step is a part of a fabric's start: how long it took, and what of that the process had of all processors.
+type Step struct {
+	What    string  `json:"what"`
+	TookSec float64 `json:"took_sec"`
+	CPUSec  float64 `json:"cpu_sec"`
 }
 
 // Interface is an Ethernet interface of this machine that speaks RoCEv2.
