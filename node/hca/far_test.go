@@ -38,7 +38,7 @@ func stateOf(e *end) farState {
 		q.writeVA, q.writeKey, q.writeLen, q.writeRem = 0, 0, 0, 0
 	}
 	if q.cur == nil {
-		q.curDone, q.held, q.curCQ = 0, recvWQE{}, nil
+		q.curDone, q.held, q.heldOf, q.curCQ = 0, recvWQE{}, 0, nil
 	}
 	q.curPD, q.heldSGE, q.commEst, q.next, q.onReady, q.sq, q.resp = nil, nil, true, nil, false, nil, nil
 	q.rq = recvQueue{}
