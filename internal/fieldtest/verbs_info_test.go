@@ -145,10 +145,11 @@ func deviceSheet(n *topo.Node) sheet {
 		"max_srq": dec(l.MaxSRQ), "max_srq_wr": dec(l.MaxSRQWR), "max_srq_sge": dec(l.MaxSGE),
 		"max_pkeys": dec(hca.PartitionCap), "local_ca_ack_delay": "15",
 		"completion timestamp_mask": "0xffffffffffffffff", "hca_core_clock": "1000000kHZ",
-		"rx_hash_function": "0x0", "rx_hash_fields_mask": "0x0", "qp_rate_limit_min": "0kbps",
-		"qp_rate_limit_max": "0kbps", "max_rndv_hdr_size": "64", "max_num_tags": "4096", "max_ops": "4096",
+		"rx_hash_function": "0x0", "rx_hash_fields_mask": "0x0", "qp_rate_limit_min": "1000kbps",
+		"qp_rate_limit_max": "4294967295kbps", "supported_qp": "SUPPORT_UD",
+		"max_rndv_hdr_size": "64", "max_num_tags": "4096", "max_ops": "4096",
 		"flags": "IBV_TM_CAP_RC", "maximum available device memory": "1048576Bytes",
-		"Unknown flags":    "0x14000000000", // FLUSH and atomic write, which this ibv_devinfo has no names for
+		"Unknown flags":    "0x20C", // the last: rates of RC, UC and XRC, which this ibv_devinfo has no names for
 		"general_odp_caps": "ODP_SUPPORT ODP_SUPPORT_IMPLICIT",
 		"rc_odp_caps":      "SUPPORT_SEND SUPPORT_RECV SUPPORT_WRITE SUPPORT_READ SUPPORT_ATOMIC SUPPORT_SRQ",
 		"uc_odp_caps":      "SUPPORT_SEND SUPPORT_RECV SUPPORT_WRITE SUPPORT_SRQ",

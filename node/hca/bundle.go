@@ -17,8 +17,8 @@ import (
 // referred to unless noRef says otherwise; everything else is copied. A bundle
 // that would run into the next kind of piece ends there.
 func (q *QP) cut(w *sendWQE, left, room int, noRef bool) (n int, ref bool) {
-	cfg := &q.h.cfg
-	if left <= q.mtu || cfg.MaxBundle <= 1 {
+	cfg, most := &q.h.cfg, q.maxBundle()
+	if left <= q.mtu || most <= 1 {
 		n = min(left, q.mtu)
 		if cfg.ByRefMin == 0 || n < cfg.ByRefMin || noRef || !q.refers(w) {
 			return n, false
@@ -26,7 +26,7 @@ func (q *QP) cut(w *sendWQE, left, room int, noRef bool) (n int, ref bool) {
 		_, _, here := q.position(w)
 		return n, here >= n
 	}
-	most := cfg.MaxBundle - int(q.sqPkt)%cfg.MaxBundle
+	most -= int(q.sqPkt) % most
 	n = min(left, most<<q.mtuShift)
 	if cfg.ByRefMin > 0 && !noRef && q.refers(w) {
 		seg, off, here := q.position(w)
@@ -89,10 +89,10 @@ func (q *QP) spanning(w *sendWQE, seg, off, n int) int {
 // from the middle has in common with the first.
 func (q *QP) cutRead(it *respItem, room int) int {
 	left := int(it.left)
-	if left <= q.mtu || q.h.cfg.MaxBundle <= 1 {
+	most := q.maxBundle()
+	if left <= q.mtu || most <= 1 {
 		return min(left, q.mtu)
 	}
-	most := q.h.cfg.MaxBundle
 	if min(left, most<<q.mtuShift) > room {
 		most = max(1, room>>q.mtuShift)
 	}

@@ -188,3 +188,78 @@ func TestStaticRateFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestRateLimit: a queue pair sends no faster than its limit, whatever it sends, after the burst that it may send at
+// once, and its timers wait for it. Without a limit any more it sends as before.
+func TestRateLimit(t *testing.T) {
+	const size, n = 16 << 10, 20
+	for _, c := range []struct {
+		name        string
+		bundle      int
+		kbps, burst uint32
+		read        bool
+	}{
+		{"10 Gb/s", 1, 10_000_000, 0, false},
+		{"10 Gb/s, bundled", 8, 10_000_000, 0, false},
+		{"READs", 8, 10_000_000, 0, true},
+		{"a burst", 1, 10_000_000, 8 * size, false},
+		{"the least", 8, MinRateLimit, 0, false},
+		{"the least, bursts", 1, MinRateLimit, 8 * size, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 2, 1)
+			w.bundles(c.bundle)
+			a, b := w.pair(conf{memLen: size, sendWR: n, timeout: 14, mtu: ib.MTU4096})
+			paced, op := a, WRRDMAWrite
+			if c.read {
+				paced, op = b, WRRDMARead
+			}
+			ok(t, paced.h.LimitRate(paced.qp, c.kbps, c.burst))
+			send := func() ib.Time {
+				t.Helper()
+				from := w.now
+				for i := range n {
+					a.post(SendWR{WRID: uint64(i), Opcode: op, Flags: SendSignaled, SGList: []SGE{a.sge(0, size)},
+						RemoteAddr: memVA, RKey: b.mr.RKey()})
+				}
+				w.run()
+				got := poll(a.scq)
+				if len(got) != n || got[n-1].Status != WCSuccess {
+					t.Fatalf("%d of %d complete: %+v", len(got), n, got)
+				}
+				return got[n-1].At - from
+			}
+			took := send()
+			want := ib.Time(int64(size*n-int(c.burst)) * 8_000_000_000 / int64(c.kbps)) // payload alone
+			// Headers take some, and the last packet does not wait for itself.
+			if took < want*90/100 || took > want*120/100 {
+				t.Errorf("%v, want about %v", took, want)
+			}
+			if r := paced.h.Stats.Retransmits; r != 0 {
+				t.Errorf("%d sent again", r)
+			}
+			ok(t, paced.h.LimitRate(paced.qp, 0, 0))
+			w.runFor(ib.Second)
+			if again := send(); again > want/10 {
+				t.Errorf("%v without a limit", again)
+			}
+			w.close()
+		})
+	}
+	t.Run("refused", func(t *testing.T) {
+		w := newWorld(t, 2, 1)
+		a, b := w.xrcPair(conf{})
+		wantAttr(t, a.h.LimitRate(a.qp, MinRateLimit-1, 0), "modify_qp", "rate_limit", ErrInvalid)
+		wantAttr(t, a.h.LimitRate(a.qp, 0, 1), "modify_qp", "max_burst_sz", ErrInvalid)
+		wantAttr(t, b.h.LimitRate(b.qp, 1e6, 0), "modify_qp", "qp_type", ErrInvalid)
+		ok(t, a.h.LimitRate(a.qp, 1e6, 0))
+		if got := a.qp.RateLimit(); got != 1e6 {
+			t.Errorf("%d", got)
+		}
+		ok(t, a.h.ModifyQP(a.qp, QPAttr{State: StateReset}, MaskState))
+		if got := a.qp.RateLimit(); got != 0 {
+			t.Errorf("%d after a reset", got)
+		}
+		wantAttr(t, a.h.LimitRate(a.qp, 1e6, 0), "modify_qp", "qp_state", ErrState)
+	})
+}

@@ -143,6 +143,7 @@ type QP struct {
 	freeAt   ib.Time
 	slow     slowing // see Congestion
 	roce     *roceQP // nil on InfiniBand
+	limit    *limit  // see LimitRate
 	ackDue   ib.Time
 	timerAt  ib.Time
 	// timerLater is a second entry in the timer heap, behind timerAt.
@@ -432,7 +433,7 @@ func (q *QP) reset() {
 	q.respHead, q.respTail, q.resNext, q.rdQueued = 0, 0, 0, 0
 	q.resp, q.res = nil, nil
 	q.forgetEarly()
-	q.slow, q.tellBECN = slowing{}, false
+	q.slow, q.limit, q.tellBECN = slowing{}, nil, false
 	q.forgetCNPs()
 	if q.roce = nil; q.h.cfg.RoCE.On {
 		q.roce = new(roceQP)

@@ -224,14 +224,17 @@ func (h *HCA) Emit(now ib.Time, s *Send, p *wire.Packet, buf []byte) bool {
 	if h.cc != nil && (h.cfg.CNP || !q.isUD()) && p.BTH.Opcode != wire.OpcodeCN {
 		wait = q.waits(now, p)
 	}
-	if rate != 0 || wait != 0 {
+	switch {
+	case rate != 0 || wait != 0:
 		q.pace(now, p, rate, wait)
-		return true
+	case q.roce != nil:
+		q.limitRate(now, p)
 	}
-	if q.roce != nil {
-		if q.limitRate(now, p); q.paced {
-			return true
-		}
+	if q.limit != nil {
+		q.shape(now, p)
+	}
+	if q.paced {
+		return true
 	}
 	if q.burst >= burstMax && h.ready.head == q && q.next != nil {
 		h.ready.pop()

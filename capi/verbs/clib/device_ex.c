@@ -24,6 +24,8 @@ int softib_query_device_ex(struct ibv_context *context, const struct ibv_query_d
 	struct ibv_device_attr_ex all = {
 		.completion_timestamp_mask = UINT64_MAX,
 		.hca_core_clock = CLOCK_KHZ,
+		.packet_pacing_caps = { .qp_rate_limit_min = SOFTIB_RATE_MIN, .qp_rate_limit_max = UINT32_MAX,
+			.supported_qpts = 1 << IBV_QPT_RC | 1 << IBV_QPT_UC | 1 << IBV_QPT_UD | 1 << IBV_QPT_XRC_SEND },
 		.cq_mod_caps = { .max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX },
 		.tm_caps = { .max_rndv_hdr_size = SOFTIB_RNDV_MAX, .max_num_tags = SOFTIB_TAGS_MAX, .flags = IBV_TM_CAP_RC,
 			.max_ops = SOFTIB_TAGS_MAX },

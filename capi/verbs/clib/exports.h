@@ -88,6 +88,9 @@ struct softib_sends {
 #define SOFTIB_RNDV_MAX 64
 #define SOFTIB_TAGS_MAX 4096
 
+/* The least rate of a queue pair in kb/s, likewise. */
+#define SOFTIB_RATE_MIN 1000
+
 struct softib_open_args {
 	const char *socket;
 	const char *host;
@@ -225,6 +228,7 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(modify_qp, (uint32_t qp, struct ibv_qp_attr *, int32_t mask))                             \
 	/* Queues that are to be longer; those of a queue pair never become shorter. In and out. */ \
 	X(resize_qp, (uint32_t qp, struct ibv_qp_cap *))                                            \
+	X(limit_qp, (uint32_t qp, uint32_t kbps, uint32_t burst))                                   \
 	X(query_qp, (uint32_t qp, struct ibv_qp_attr *))                                            \
 	X(destroy_qp, (uint32_t qp))                                                                \
 	X(create_ah, (uint32_t pd, struct ibv_ah_attr *, uint32_t *ah))                             \

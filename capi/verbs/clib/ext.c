@@ -1,5 +1,5 @@
 /*
- * Verbs that this adapter does not have: Ethernet's (flows, receive hashing, pacing, segmentation) and counters.
+ * Verbs that this adapter does not have: Ethernet's (flows, receive hashing, segmentation) and counters.
  * libibverbs gives a provider that lacks them functions which say so; programs call through the table, hence
  * so do we.
  */
@@ -21,7 +21,7 @@ static void *make_none(void)
 #define REFUSED(X)                                                                                                   \
 	X(destroy_counters) X(attach_counters_point_flow) X(read_counters)                   \
 	X(ibv_destroy_flow) X(modify_flow_action_esp) X(destroy_flow_action) X(modify_wq) X(destroy_wq)              \
-	X(destroy_rwq_ind_table) X(modify_qp_rate_limit)
+	X(destroy_rwq_ind_table)
 #define NOT_MADE(X)                                                                                                  \
 	X(create_counters) X(ibv_create_flow) X(create_flow_action_esp)    \
 	X(create_wq) X(create_rwq_ind_table)

@@ -126,6 +126,18 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 }
 ALSO_1_0(ibv_modify_qp);
 
+/* How long packets are makes no difference: each takes what it takes. */
+int softib_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
+{
+	int error = softib_gone(qp->context);
+
+	if (error)
+		return error;
+	if (attr->comp_mask || (attr->typical_pkt_sz && !attr->rate_limit))
+		return EINVAL;
+	return softib_go.limit_qp(qp->handle, attr->rate_limit, attr->max_burst_sz);
+}
+
 EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	struct softib_qp *q = to_qp(qp);

@@ -150,7 +150,7 @@ static inline void *softib_discard(void *object, int error)
 	X(query_port) X(query_device_ex) X(query_rt_values) X(create_cq_ex) X(modify_cq) X(create_qp_ex)  \
 	X(create_srq_ex) X(get_srq_num) X(open_xrcd) X(close_xrcd) X(open_qp) X(alloc_td) X(dealloc_td)   \
 	X(alloc_parent_domain) X(alloc_null_mr) X(alloc_dm) X(free_dm) X(reg_dm_mr) X(advise_mr) \
-	X(post_srq_ops)
+	X(post_srq_ops) X(modify_qp_rate_limit)
 
 #define X(verb) extern __typeof__(*((struct ibv_context_ops *)0)->verb) softib_##verb;
 SOFTIB_CONTEXT_OPS(X)

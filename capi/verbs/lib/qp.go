@@ -185,11 +185,13 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 	if mask&C.IBV_QP_DEST_QPN != 0 {
 		m |= hca.MaskDestQPN
 	}
-	switch rest := mask &^ (attrBits | C.IBV_QP_DEST_QPN); {
-	case rest&^C.IBV_QP_RATE_LIMIT != 0:
+	limits := mask&C.IBV_QP_RATE_LIMIT != 0
+	if mask&^(attrBits|C.IBV_QP_DEST_QPN|C.IBV_QP_RATE_LIMIT) != 0 {
 		return einval
-	case rest != 0:
-		return eopnotsupp
+	}
+	if limits && (a.rate_limit != 0 && a.rate_limit < hca.MinRateLimit ||
+		m&hca.MaskState != 0 && a.qp_state != C.IBV_QPS_RTS && a.qp_state != C.IBV_QPS_SQD) {
+		return einval // before anything changes
 	}
 	// Programs set up both halves of XRC as if they were RC, and Linux lets them.
 	switch o.it.Type() {
@@ -230,9 +232,21 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 	if m&hca.MaskState != 0 {
 		settle(o.ctx.dev)
 	}
-	err := o.ctx.dev.Enter().ModifyQP(o.it, v, m)
+	var err error
+	h := o.ctx.dev.Enter()
+	if m != 0 || !limits {
+		err = h.ModifyQP(o.it, v, m)
+	}
+	if err == nil && limits {
+		err = h.LimitRate(o.it, uint32(a.rate_limit), 0)
+	}
 	o.ctx.dev.Leave()
 	return errnoOf(err)
+}
+
+//export softib_limit_qp
+func softib_limit_qp(handle, kbps, burst uint32) int32 {
+	return use(&table.qps, handle, func(h *hca.HCA, o *qpObj) error { return h.LimitRate(o.it, kbps, burst) })
 }
 
 //export softib_query_qp
@@ -242,6 +256,7 @@ func softib_query_qp(handle uint32, a *C.struct_ibv_qp_attr) int32 {
 		return einval
 	}
 	v, err := o.ctx.dev.Enter().QueryQP(o.it)
+	a.rate_limit = C.uint32_t(o.it.RateLimit())
 	draining := v.State == hca.StateSQD && o.it.Outstanding() > 0
 	o.ctx.dev.LeaveQuiet()
 	if err != nil {

@@ -264,6 +264,50 @@ static void resized(void)
 	MUST(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0 && ibv_destroy_cq(cq) == 0);
 }
 
+/* A queue pair that sends no faster than it is told. */
+static void limited(void)
+{
+	enum { KBPS = 4000, BYTES = 50000 };
+	struct ibv_cq *cq = new_cq();
+	struct ibv_qp *a = new_qp(IBV_QPT_RC, cq, cq, 0), *b = new_qp(IBV_QPT_RC, cq, cq, 0);
+	struct ibv_qp_rate_limit_attr limit = { .rate_limit = KBPS, .max_burst_sz = 4096, .typical_pkt_sz = 1024 };
+	struct ibv_sge sge = { .addr = (uintptr_t)mem, .length = BYTES / 5, .lkey = mr->lkey };
+	struct ibv_send_wr *bad, wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED };
+	struct ibv_qp_attr attr = { .rate_limit = 2 * KBPS };
+	struct ibv_qp_init_attr init;
+	struct ibv_device_attr_ex ex;
+	double began;
+
+	MUST(ibv_query_device_ex(ctx, NULL, &ex) == 0 && ex.packet_pacing_caps.qp_rate_limit_min <= KBPS);
+	MUST(ex.packet_pacing_caps.qp_rate_limit_max >= KBPS && ex.packet_pacing_caps.supported_qpts & 1 << IBV_QPT_RC);
+	MUST(ibv_modify_qp_rate_limit(a, &limit) == EINVAL); /* nothing can be sent yet */
+	connect_qp(a, b->qp_num);
+	connect_qp(b, a->qp_num);
+	limit.comp_mask = 1;
+	MUST(ibv_modify_qp_rate_limit(a, &limit) == EINVAL);
+	limit.comp_mask = 0;
+	limit.rate_limit = ex.packet_pacing_caps.qp_rate_limit_min - 1;
+	MUST(ibv_modify_qp_rate_limit(a, &limit) == EINVAL);
+	attr.rate_limit = limit.rate_limit;
+	MUST(ibv_modify_qp(a, &attr, IBV_QP_RATE_LIMIT) == EINVAL);
+	attr.rate_limit = 2 * KBPS;
+	MUST(ibv_modify_qp(a, &attr, IBV_QP_RATE_LIMIT) == 0);
+	MUST(ibv_query_qp(a, &attr, IBV_QP_RATE_LIMIT, &init) == 0 && attr.rate_limit == 2 * KBPS);
+	limit.rate_limit = KBPS;
+	MUST(ibv_modify_qp_rate_limit(a, &limit) == 0);
+	MUST(ibv_query_qp(a, &attr, IBV_QP_RATE_LIMIT, &init) == 0 && attr.rate_limit == KBPS);
+	wr.wr.rdma.remote_addr = (uintptr_t)mem + HALF;
+	wr.wr.rdma.rkey = mr->rkey;
+	began = now();
+	for (int i = 0; i < 5; i++)
+		MUST(ibv_post_send(a, &wr, &bad) == 0);
+	for (int i = 0; i < 5; i++)
+		wait_done(cq, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	MUST(now() - began > 0.8 * (BYTES - 4096) * 8 / (KBPS * 1000.0)); /* 73 ms */
+	MUST(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0 && ibv_destroy_cq(cq) == 0);
+}
+
 static void builders(void)
 {
 	struct ibv_cq *scq = new_cq(), *rcq = new_cq();
@@ -445,7 +489,6 @@ static void builders(void)
 	MUST(ibv_query_ece(a, &(struct ibv_ece){ 0 }) == EOPNOTSUPP);
 	MUST(ibv_set_ece(a, &(struct ibv_ece){ .vendor_id = 1 }) == EOPNOTSUPP);
 	MUST(ibv_query_qp_data_in_order(a, IBV_WR_RDMA_WRITE, 0) == 0);
-	MUST(ibv_modify_qp_rate_limit(a, &(struct ibv_qp_rate_limit_attr){ .rate_limit = 1 }) == EOPNOTSUPP);
 
 	MUST(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0);
 	MUST(ibv_destroy_cq(scq) == 0 && ibv_destroy_cq(rcq) == 0);
@@ -974,6 +1017,7 @@ int main(void)
 	completion_queues();
 	overrun();
 	resized();
+	limited();
 	builders();
 	datagrams();
 	windows();
