@@ -78,7 +78,8 @@ func TestCompletion(t *testing.T) {
 		not  string
 	}{
 		{"exec h", "h8", "leaf1"}, {"exec l", "leaf4", "h1"}, {"fault link s", "spine2", "h1"},
-		{"fault link leaf1 ", "ber=", ""}, {"fault node h9 guid=sp", "guid=spine2", "h1"}, {"route trace h1 h", "h2", ""},
+		{"fault link leaf1 ", "ber=", ""}, {"fault node h9 guid=sp", "guid=spine2", "h1"},
+		{"route trace h1 h", "h2", ""},
 		{"status --name ", "default", ""}, {"up fat", "fat-tree:", "live"}, {"fault l", "link", "clear"},
 		{"top --by ", "errors", ""}, {"topo check ", "live", ""}, {"topo diff live ", "torus:", ""},
 		{"topo diff live live ", ":4", "live"},
