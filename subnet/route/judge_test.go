@@ -55,6 +55,11 @@ func TestJudgeAgainstWalks(t *testing.T) {
 					t.Errorf("%s: pairs %d, apart %d, unreached %d, looping %d: want %d, %d, %d, %d", name, rep.Pairs,
 						rep.Apart, rep.Unreached, rep.Looping, pairs, apart, unreached, looping)
 				}
+				if a := Arrivals(n, tab); a.Pairs != pairs || a.Apart != apart || a.Unreached != unreached ||
+					a.Looping != looping || a.LoopLID != rep.LoopLID || !slices.Equal(a.Loop, rep.Loop) ||
+					!slices.Equal(a.Misses, rep.Misses) {
+					t.Errorf("%s: arrivals are %+v", name, a)
+				}
 				for h, count := range rep.Hops {
 					if hops[h] != max(count, 0) {
 						t.Errorf("%s: %d ways of %d hops: want %d", name, count, h, hops[h])
