@@ -150,46 +150,7 @@ func (r *Row) lanes(lanes [][][ib.NumSL]ib.VL) {
 }
 
 // network is that of the links that are ACTIVE, with the addresses that the ports have.
-func (b *Book) network() *Network {
-	f, g := b.f, b.g
-	net := route.FromGraphLIDs(g, func(r topo.PortRef) (ib.LID, uint8) {
-		pi, _ := f.PortInfo(r)
-		return b.of[r], pi.LMC
-	})
-	number := map[int]int32{}
-	for i, n := range g.Switches() {
-		number[n.Index] = int32(i)
-	}
-	for _, c := range g.Cables() {
-		if stateOf(f, c.A, c.B) == ib.PortActive {
-			continue
-		}
-		x, y := g.Nodes[c.A.Node], g.Nodes[c.B.Node]
-		switch {
-		case x.IsSwitch() && y.IsSwitch():
-			net.Cut(route.Link{Switch: number[x.Index], Port: c.A.Port})
-		case x.IsSwitch():
-			net.Switches[number[x.Index]].Ends--
-		case y.IsSwitch():
-			net.Switches[number[y.Index]].Ends--
-		}
-	}
-	// End ports behind a dead link are nobody's destination.
-	kept := net.Dests[:0]
-	for _, d := range net.Dests {
-		sw := g.Switches()[d.Switch]
-		if d.IsEnd() {
-			x := &sw.Ports[d.Port]
-			if stateOf(f, topo.PortRef{Node: sw.Index, Port: d.Port},
-				topo.PortRef{Node: x.Peer, Port: x.PeerPort}) != ib.PortActive {
-				continue
-			}
-		}
-		kept = append(kept, d)
-	}
-	net.Dests = kept
-	return Named(net, g)
-}
+func (b *Book) network() *Network { return Named(manager.ActiveNetwork(b.f), b.g) }
 
 // Named is a network that was made of a graph, with its names.
 func Named(net *route.Network, g *topo.Graph) *Network {

@@ -3,7 +3,6 @@ package manager
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"softib/operate/manager/health"
 	"softib/operate/wiring"
@@ -56,10 +55,7 @@ func (m *Manager) oneDead(list []health.Verdict) []health.Verdict {
 		dead[n.Index] = true
 		text := fmt.Sprintf("all %d links of %s are down", cables, n.Name)
 		if len(hosts) > 0 {
-			text += "; cut off by it: " + strings.Join(hosts[:min(8, len(hosts))], ", ")
-			if more := len(hosts) - 8; more > 0 {
-				text += fmt.Sprintf(" and %d more", more)
-			}
+			text += "; cut off by it: " + words(hosts)
 		}
 		at := topo.PortRef{Node: n.Index}
 		said = append(said, about(health.DeadSwitch, health.Down, at, at, text,
@@ -89,17 +85,13 @@ func (m *Manager) conditions() []health.Verdict {
 			list := append(m.doubleNames(), m.miswired()...)
 			m.static.list.Store(&list)
 		}()
-		if m.opts.Subnet != nil {
-			go func() {
-				if guid := m.OwnManager(); guid != 0 {
-					m.static.own.Store(uint64(guid))
-				}
-			}()
-		}
 	})
 	var list []health.Verdict
 	if p := m.static.list.Load(); p != nil {
 		list = slices.Clone(*p)
+	}
+	if p := m.watched.Load(); p != nil {
+		list = append(list, *p...)
 	}
 	if own, ok := m.g.ByPortGUID(ib.GUID(m.static.own.Load())); ok {
 		if pi, ok := m.opts.Fabric.PortInfo(own); ok && pi.LID != 0 && pi.MasterSMLID != 0 && pi.MasterSMLID != pi.LID {

@@ -64,6 +64,9 @@ type Options struct {
 	Journal *Journal
 	// Thresholds are what cables are judged by; nil for the default ones.
 	Thresholds *health.Thresholds
+	// Patience is how long a condition stands before it is an alarm, and is gone before it is none; nil for the
+	// default.
+	Patience *[health.NumKind]health.Patience
 	// Dir is where state is kept. Empty is in memory only, and gone with the process.
 	Dir string
 	// Interval is the time between two samples; 0 is one that suits the fabric's size.
@@ -121,6 +124,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m.take(time.Now())
 	m.done.Go(func() { m.run(ctx) })
+	m.done.Go(func() { m.watch(ctx) })
 	return m, nil
 }
 

@@ -21,8 +21,12 @@ type state struct {
 	base     baseline
 	judged   []health.Cable // used again for each judgement
 	static   static
+	watched  watched
 	attention
 }
+
+// watched are verdicts on what is looked at between samples; see watch.
+type watched = atomic.Pointer[[]health.Verdict]
 
 // static is what does not change while a fabric is what it is: verdicts on its wiring and names, and where its own
 // manager is.
@@ -93,7 +97,11 @@ func (m *Manager) judge(s *Sample) {
 	list := health.Judge(m.judged, interval, limits)
 	m.verdicts.Store(&list)
 	if m.alarms == nil {
-		m.alarms = health.NewAlarms(health.DefaultPatience())
+		patience := health.DefaultPatience()
+		if m.opts.Patience != nil {
+			patience = *m.opts.Patience
+		}
+		m.alarms = health.NewAlarms(patience)
 	}
 	m.judgedAt = s.At
 	all := append(m.oneDead(list), health.Traffic(m.judged, interval, limits)...)

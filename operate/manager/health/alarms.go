@@ -24,6 +24,12 @@ func DefaultPatience() [NumKind]Patience {
 		MTUs:      {5 * time.Second, 0}, // a manager sets one end after the other
 		Congested: {10 * time.Second, 30 * time.Second},
 		Refused:   {0, 5 * time.Minute},
+		// While one manager takes over from another, or a cable is moved, there may be none, two, or a node that is at
+		// both ends; and tables are written one after the other.
+		NoMaster:   {30 * time.Second, 0},
+		TwoMasters: {10 * time.Second, 0},
+		TwinGUID:   {5 * time.Second, 0},
+		BadTables:  {10 * time.Second, 0},
 	}
 }
 

@@ -97,11 +97,16 @@ const (
 	Miswired   // a cable is not where a tree has it
 	DoubleName // two machines have one name
 	TakenOver  // another manager is master
+	NoMaster   // no manager is
+	TwoMasters // several are
+	TwinGUID   // two nodes have one GUID
+	BadTables  // they lose packets, or send them round
 	NumKind
 )
 
 var kindNames = [NumKind]string{"link down", "not active", "slow link", "signal errors", "flapping", "different MTUs",
-	"congestion", "refused packets", "dead switch", "miswired cable", "duplicate name", "taken over"}
+	"congestion", "refused packets", "dead switch", "miswired cable", "duplicate name", "taken over",
+	"no manager", "two managers", "duplicate GUID", "bad tables"}
 
 func (k Kind) String() string { return nameOf(kindNames[:], int(k), "Kind") }
 

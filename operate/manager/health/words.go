@@ -48,7 +48,7 @@ func (r *Reason) Text(n Namer) string {
 	case Refused:
 		return fmt.Sprintf("%s at %s, for their partition: of programs behind %s, or for them", r.Excess.Text(), at,
 			peer)
-	case DeadSwitch, Miswired, DoubleName, TakenOver:
+	case DeadSwitch, Miswired, DoubleName, TakenOver, NoMaster, TwoMasters, TwinGUID, BadTables:
 		return r.Said
 	case Slow:
 		return fmt.Sprintf("runs at %v (%s) at %s, both ends can do %v (%s)", r.Rate, rateText(r.Rate), at, r.Possible,
@@ -158,7 +158,7 @@ func (r *Reason) Advice(n Namer) string {
 		return fmt.Sprintf("spread the load, or see what slows %s down: softib top, softib route check", peer)
 	case Refused:
 		return "softib tenant list says whose hosts are whose; softib doctor names who is refused where"
-	case DeadSwitch, Miswired, DoubleName, TakenOver:
+	case DeadSwitch, Miswired, DoubleName, TakenOver, NoMaster, TwoMasters, TwinGUID, BadTables:
 		return r.Do
 	case Flapping:
 		return fmt.Sprintf("reseat the cable at both ends; if it goes on, replace it, then try another port than %s",

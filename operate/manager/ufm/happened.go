@@ -214,10 +214,13 @@ func (s *Server) alarmShape(id uint64, r *health.Reason, sev health.Severity, a,
 	n := g.Nodes[where.Node]
 	_, kind := typeWords(n)
 	o := alarmShape{ID: id, Type: "IBPort", Name: w.name, Description: w.name, EventType: w.number, Duration: "0 s",
-		Reason: r.Text(g) + "; the link is " + g.PortName(a) + " " + g.PortName(b), Severity: sevWarning,
+		Reason: r.Text(g), Severity: sevWarning,
 		Timestamp: stamp(at),
 		Counter:   notAvailable, EventCount: 1, ObjectName: portName(n, where.Port),
 		ObjectPath: fmt.Sprintf("default / %s: %s / %d", kind, n.Name, where.Port), a: a, b: b}
+	if a != b {
+		o.Reason += "; the link is " + g.PortName(a) + " " + g.PortName(b)
+	}
 	if sev >= health.Bad {
 		o.Severity = sevCritical
 	}
