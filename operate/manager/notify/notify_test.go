@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"softib/driver/live"
 	"softib/operate/manager"
+	"softib/operate/manager/health"
 	"softib/proto/topo"
 )
 
@@ -182,6 +185,54 @@ func TestAlertmanager(t *testing.T) {
 		if time.Now().After(late) {
 			t.Fatal("the end is not told")
 		}
+	}
+}
+
+// Each kind of alarm arrives under the name that docs/OPERATE.md has for it, in both forms.
+func TestKinds(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/OPERATE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Alarms\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile("`(Fabric[A-Za-z]+)`").FindAllStringSubmatch(section, -1) {
+		listed[m[1]] = true
+	}
+	_, m := managed(t)
+	x := newReceiver(t)
+	for _, path := range []string{"/api/v2/alerts", "/hook"} {
+		u, err := Check(x.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &Notifier{m: m, target: u, client: x.Client(), isAPI: path != "/hook"}
+		for k := range health.NumKind {
+			r := health.Reason{Kind: k, Severity: health.Bad, At: m.Cables()[0].A, Peer: m.Cables()[0].B,
+				Said: "it is so", Do: "mend it"}
+			a := &manager.OpenAlarm{Alarm: health.Alarm{ID: 1, Kind: k, Severity: health.Bad, Since: time.Now(),
+				Reason: r}, Link: "h1[1] sw1[1]", Text: r.Text(m.Graph())}
+			if err := n.post(t.Context(), []alert{n.alertOf(a).alert}); err != nil {
+				t.Fatal(err)
+			}
+			var got alert
+			if n.isAPI {
+				got = next[[]alert](t, x)[0]
+			} else {
+				got = next[message](t, x).Alerts[0]
+			}
+			if name := got.Labels["alertname"]; !listed[name] {
+				t.Errorf("docs/OPERATE.md does not list %s", name)
+			} else if n.isAPI == (got.Status != "") || got.Labels["link"] != a.Link || a.Text == "" ||
+				got.Annotations["description"] != a.Text || got.Labels["severity"] != "critical" ||
+				got.Annotations["summary"] != a.Link+": "+k.String() || r.Advice(m.Graph()) == "" {
+				t.Errorf("%v: %+v", k, got)
+			}
+		}
+	}
+	if len(listed) != int(health.NumKind) {
+		t.Errorf("docs/OPERATE.md lists %d alarms, and there are %d: %v", len(listed), health.NumKind, listed)
 	}
 }
 
