@@ -18,6 +18,7 @@ type QPInit struct {
 	Caps           Caps
 	SigAll         bool // every request is signaled
 	BlockSelfMC    bool // a datagram sender does not hear its own multicasts
+	IPoIB          bool // it is part of a network: counters and the doctor take what it carries for IP
 }
 
 // QP is a queue pair: ibv_qp.
@@ -45,7 +46,7 @@ func (x *XRCD) CreateQP(init QPInit) (*QP, error) {
 
 func (c *Context) createQP(pd *hca.PD, init QPInit) (*QP, error) {
 	i := hca.QPInit{Type: hca.QPType(init.Type), PD: pd, Caps: hca.Caps(init.Caps), SigAll: init.SigAll,
-		BlockSelfMC: init.BlockSelfMC}
+		BlockSelfMC: init.BlockSelfMC, IPoIB: init.IPoIB}
 	if init.SendCQ != nil {
 		i.SendCQ = init.SendCQ.cq
 	}

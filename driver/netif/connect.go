@@ -81,7 +81,7 @@ func newListener(pd *verbs.PD) (l *listener, err error) {
 // newRC makes a queue pair for a connection, whichever side asks for it.
 func (n *Interface) newRC(sends int) (*verbs.QP, error) {
 	return n.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: n.send.cq, RecvCQ: n.recv.cq, SRQ: n.listener.srq,
-		Caps: verbs.Caps{MaxSendWR: sends, MaxSendSGE: 1}})
+		IPoIB: true, Caps: verbs.Caps{MaxSendWR: sends, MaxSendSGE: 1}})
 }
 
 func (n *Interface) greeting() []byte {

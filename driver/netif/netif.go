@@ -121,7 +121,7 @@ func (n *Interface) open() error {
 		}
 	}
 	n.qp, err = n.pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: n.send.cq, RecvCQ: n.recv.cq, BlockSelfMC: true,
-		Caps: verbs.Caps{MaxSendWR: sendDepth, MaxRecvWR: recvDepth, MaxSendSGE: 2, MaxRecvSGE: 1}})
+		IPoIB: true, Caps: verbs.Caps{MaxSendWR: sendDepth, MaxRecvWR: recvDepth, MaxSendSGE: 2, MaxRecvSGE: 1}})
 	if err != nil {
 		return err
 	}

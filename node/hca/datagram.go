@@ -116,10 +116,6 @@ func (q *QP) emitDatagram(now ib.Time, w *sendWQE, p *wire.Packet, buf []byte) b
 	p.Imm = w.imm
 	p.Payload = nil
 	p.Payload = q.gather(w, int(w.length), false, buf)
-	if p.DETH.QKey == ib.QKeyIPoIB {
-		q.h.Stats.IPoIBTxPackets++
-		q.h.Stats.IPoIBTxBytes += uint64(w.length)
-	}
 	q.sentPSN = w.first.Add(1)
 	q.ackPSN = q.sentPSN
 	q.sqCursor++
@@ -135,6 +131,12 @@ func (q *QP) emitDatagram(now ib.Time, w *sendWQE, p *wire.Packet, buf []byte) b
 		q.h.deliverMulticast(now, a.Port, p, q)
 	}
 	return true
+}
+
+// carriesIP reports whether a packet that q sends or receives counts as IP over InfiniBand: all of a network's do, and
+// anybody's datagrams with that Q_Key.
+func (q *QP) carriesIP(p *wire.Packet) bool {
+	return q.ipoib || q.typ == UD && p.DETH.QKey == ib.QKeyIPoIB
 }
 
 // destQP is the queue pair that a datagram is for.
@@ -188,7 +190,7 @@ func (q *QP) receiveDatagram(now ib.Time, port ib.PortNum, p *wire.Packet) {
 		return
 	}
 	q.consume()
-	if p.DETH.QKey == ib.QKeyIPoIB {
+	if q.carriesIP(p) {
 		q.h.Stats.IPoIBRxPackets++
 		q.h.Stats.IPoIBRxBytes += uint64(p.PayloadLen())
 	}

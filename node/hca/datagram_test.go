@@ -99,6 +99,39 @@ func TestDatagram(t *testing.T) {
 	}
 }
 
+// TestIPCounted: what a network's connections and datagrams carry counts as IP, at both ends, and nothing else does but
+// datagrams with IPoIB's Q_Key.
+func TestIPCounted(t *testing.T) {
+	for _, ipoib := range []bool{false, true} {
+		w := newWorld(t, 2, 1)
+		c := conf{ipoib: ipoib}
+		a, b := w.pair(c)
+		b.recv(1, b.sge(0, 1000))
+		a.post(SendWR{WRID: 1, Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{a.sge(0, 1000)}})
+		w.run()
+		ua, ub := w.udEnd(0, c), w.udEnd(1, c)
+		for i, key := range []ib.QKey{0x80000000, ib.QKeyIPoIB} { // its own, which is none of IPoIB, and that
+			ub.recv(uint64(i), ub.sge(0, 100))
+			if key == ib.QKeyIPoIB {
+				ok(t, ub.h.ModifyQP(ub.qp, QPAttr{State: StateRTS, QKey: key}, MaskState|MaskQKey))
+			}
+			ua.datagram(uint64(i), ua.ah(AHAttr{DLID: lidOf(1, 1)}), ub.qp.num, key, 8)
+			w.run()
+		}
+		sent, got := a.h.Stats, b.h.Stats
+		want := [4]uint64{1, 8, 1, 8}
+		if ipoib { // the answers too
+			want = [4]uint64{sent.TxPackets, 1016, got.RxPackets, 1016}
+		}
+		if is := [4]uint64{sent.IPoIBTxPackets, sent.IPoIBTxBytes, got.IPoIBRxPackets, got.IPoIBRxBytes}; is != want {
+			t.Errorf("networks %v: packets and bytes sent and received are %d, want %d", ipoib, is, want)
+		}
+		if ipoib && got.IPoIBTxPackets == 0 {
+			t.Error("the acknowledgements do not count")
+		}
+	}
+}
+
 // TestDatagramKeys counts wrong P_Keys and Q_Keys where PortInfo does, and drops.
 func TestDatagramKeys(t *testing.T) {
 	w := newWorld(t, 2, 1)

@@ -156,7 +156,8 @@ type Stats struct {
 	ImpliedNAKs                        uint64 // gaps that requesters found in responses (IBA 9.7.5.2.4)
 	// Sent by responders, each the end of a connection.
 	InvReqNAKsSent, AccessNAKsSent, OpNAKsSent uint64
-	// Datagrams with IP over InfiniBand's Q_Key, which are in the counters above too.
+	// IP over InfiniBand, which is in the counters above too: datagrams with its Q_Key, and what networks' queue pairs
+	// carry.
 	IPoIBTxPackets, IPoIBRxPackets uint64
 	IPoIBTxBytes, IPoIBRxBytes     uint64
 }
@@ -433,6 +434,10 @@ func (h *HCA) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	if d := q.checkHeader(port, p); d != DropNone {
 		h.drop(d)
 		return
+	}
+	if q.ipoib && !q.isUD() { // a datagram counts where it is received
+		h.Stats.IPoIBRxPackets += max(uint64(p.Count), 1)
+		h.Stats.IPoIBRxBytes += uint64(p.PayloadLen())
 	}
 	if p.BTH.FECN || p.BTH.BECN {
 		q.noteCongestion(now, port, p)

@@ -83,6 +83,7 @@ type QPInit struct {
 	Caps        Caps
 	SigAll      bool
 	BlockSelfMC bool // a datagram sender does not hear its own multicasts
+	IPoIB       bool // it is part of a network, so that all that it carries counts as IP
 
 	// Owner is the driver's; the engine ignores it.
 	Owner any
@@ -105,6 +106,7 @@ type QP struct {
 	onReady  bool
 	parked   bool
 	paced    bool // waits until freeAt; see pace
+	ipoib    bool // see QPInit
 	ackWaits bool // a request went before an acknowledgement that was due
 	cnpDue   bool // see cnp.go
 	path     path // where packets go now
@@ -303,7 +305,8 @@ func (h *HCA) CreateQP(init QPInit) (*QP, error) {
 	}
 	q := &QP{
 		h: h, typ: init.Type, services: qpTypes[init.Type].ops, pd: init.PD, sendCQ: init.SendCQ, recvCQ: init.RecvCQ,
-		srq: init.SRQ, xrcd: init.XRCD, caps: c, sigAll: init.SigAll, blockSMC: init.BlockSelfMC, Owner: init.Owner,
+		srq: init.SRQ, xrcd: init.XRCD, caps: c, sigAll: init.SigAll, blockSMC: init.BlockSelfMC, ipoib: init.IPoIB,
+		Owner: init.Owner,
 	}
 	if err := h.numberQP(q); err != nil {
 		return nil, err

@@ -220,6 +220,10 @@ func (h *HCA) Emit(now ib.Time, s *Send, p *wire.Packet, buf []byte) bool {
 		h.Stats.TxPackets += uint64(p.Count) - 1
 		q.burst += int(p.Count) - 1
 	}
+	if q.carriesIP(p) {
+		h.Stats.IPoIBTxPackets += max(uint64(p.Count), 1)
+		h.Stats.IPoIBTxBytes += uint64(len(p.Payload))
+	}
 	wait := ib.Time(0)
 	if h.cc != nil && (h.cfg.CNP || !q.isUD()) && p.BTH.Opcode != wire.OpcodeCN {
 		wait = q.waits(now, p)

@@ -435,7 +435,7 @@ type conf struct {
 	srqLimit                    int
 	tags                        int // and it matches so many
 	sigAll                      bool
-	blockSMC                    bool
+	blockSMC, ipoib             bool
 	global                      bool
 	noRetry, noRNR, noRD        bool
 	noAccess, noMRAccess        bool
@@ -526,7 +526,7 @@ func (w *world) newEnd(hostIdx int, c conf) *end {
 	}
 	init := QPInit{
 		Type: c.typ, PD: e.pd, SendCQ: e.scq, RecvCQ: e.rcq, SRQ: e.srq, XRCD: e.xrcd, SigAll: c.sigAll,
-		BlockSelfMC: c.blockSMC,
+		BlockSelfMC: c.blockSMC, IPoIB: c.ipoib,
 		Caps: Caps{MaxSendWR: c.sendWR, MaxRecvWR: c.recvWR, MaxSendSGE: c.sge, MaxRecvSGE: c.sge,
 			MaxInline: c.inline},
 	}
