@@ -216,6 +216,7 @@ func testSpaces(t *testing.T) {
 		"getent hosts h9 | tr -s ' '":                   "198.18.0.9 h9\n",
 		"stat -L -c %F /dev/infiniband/uverbs0 && test -r /dev/infiniband/uverbs0 -a -w /dev/infiniband/uverbs0 " +
 			"&& echo x >/dev/null && head -c 4 /dev/urandom | wc -c": "character special file\n4\n",
+		"script -qec 'tty >/dev/null && echo typed' /dev/null": "typed\r\n", // a terminal of its own
 		// Nothing can be written there.
 		"echo x 2>/dev/null >/sys/class/infiniband/here; mkdir /sys/class/x 2>/dev/null; echo $?": "1\n",
 		// No descriptor is left over.

@@ -151,6 +151,20 @@ static bool graft(const char *source, const char *target, bool sealed)
 	return true;
 }
 
+/* The device that makes terminals looks for the folder pts beside itself, and a mount of it alone has nothing beside.
+ * So it is shown by a link into the machine's whole folder. */
+#define TERMINALS "ptmx"
+#define MACHINE ".machine"
+
+/* link_terminals does so in dir. The working folder is what dir had; what covers that now comes along, and goes. */
+static bool link_terminals(const char *dir)
+{
+	char target[PATH_MAX];
+
+	return path_of(target, dir, "", MACHINE) && graft(".", target, false) && umount2(target, MNT_DETACH) == 0 &&
+		path_of(target, dir, "", TERMINALS) && symlink(MACHINE "/" TERMINALS, target) == 0;
+}
+
 /* graft_all grafts every entry of the folder `from` into the folder dir; entries that `but` has are left out. */
 static bool graft_all(int from, const char *dir, int but, bool sealed)
 {
@@ -170,6 +184,12 @@ static bool graft_all(int from, const char *dir, int but, bool sealed)
 			continue;
 		if (but >= 0 && fstatat(but, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
 			continue;
+		if (!sealed && !strcmp(e->d_name, TERMINALS) && fstatat(from, TERMINALS, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+			S_ISCHR(st.st_mode)) {
+			if (!link_terminals(dir))
+				fails("%s/%s", dir, TERMINALS);
+			continue;
+		}
 		if (!path_of(target, dir, "", e->d_name) || !graft(e->d_name, target, sealed)) {
 			/* One entry less of the machine's own is no reason to go without the host's. */
 			if (sealed) {
