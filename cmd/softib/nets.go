@@ -281,15 +281,36 @@ func receiveOne(socket int) (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), "namespace"), nil
 }
 
-// Prefixes of the hosts' addresses, as live.HostIP and HostIP6 give them.
+// Prefixes of the hosts' addresses, as live.HostIP and HostIP6 give them, and of those in other partitions.
 const (
 	hostBits  = 15
 	hostBits6 = 64
+	childBits = 23
 )
+
+// childAddrs are a host's addresses in a partition below the first. Each partition is a subnet: the number of its 15
+// bits stands behind 10 in IPv4, and with the membership's bit in the IPv6 prefix of the fabric, and the host's number
+// behind that. A subnet of IPv4 has room for hosts up to number 510; those behind have IPv6.
+func childAddrs(ip6 netip.Addr, k ib.PKey) []netip.Prefix {
+	a := ip6.As16()
+	full := k | ib.PKeyFull
+	a[6], a[7] = byte(full>>8), byte(full)
+	addrs := []netip.Prefix{netip.PrefixFrom(netip.AddrFrom16(a), hostBits6)}
+	host := 0
+	for _, b := range a[8:] {
+		host = host<<8 | int(b)
+	}
+	if host >= 1<<(32-childBits)-1 { // the last one is for broadcasts
+		return addrs
+	}
+	n := int(k.Base())<<(32-childBits) | host
+	ip4 := netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
+	return append([]netip.Prefix{netip.PrefixFrom(ip4, childBits)}, addrs...)
+}
 
 // request is what the process is to do. The interface ib0 is in the partition of what a port does without a partner,
 // its first with full membership, and has the host's addresses. Each other partition has an interface below it, named
-// as Linux names those, with an IPv6 address whose subnet is the partition.
+// as Linux names those, with addresses whose subnet is the partition.
 func (x *nets) request(n *hostNet) (*netRequest, error) {
 	h, err := x.f.Host(n.host)
 	if err != nil {
@@ -318,11 +339,8 @@ func (x *nets) request(n *hostNet) (*netRequest, error) {
 		if i == home || !k.IsValid() || k.Base() == keys[home].Base() {
 			continue
 		}
-		full := uint16(k | ib.PKeyFull)
-		a := h.IP6().As16()
-		a[6], a[7] = byte(full>>8), byte(full)
-		q.Links = append(q.Links, netLink{Name: fmt.Sprintf("%s.%04x", n.dev, full), PKey: k, MTU: mtu,
-			Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom16(a), hostBits6)}})
+		q.Links = append(q.Links, netLink{Name: fmt.Sprintf("%s.%04x", n.dev, uint16(k|ib.PKeyFull)), PKey: k,
+			MTU: mtu, Addrs: childAddrs(h.IP6(), k)})
 		if len(q.Links) == linksMax {
 			break
 		}
