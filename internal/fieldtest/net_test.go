@@ -4,17 +4,22 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"softib/operate/doctor"
 )
 
 // netHosts is how many hosts have networks at the same time.
@@ -29,8 +34,14 @@ func (p *person) inNet(host string, argv ...string) string {
 // background starts a program in the network of a host, and waits until its output has a word, which may be none.
 func (p *person) background(word, host string, argv ...string) *exec.Cmd {
 	p.Helper()
+	return p.backgroundBy("--net", word, host, argv...)
+}
+
+// backgroundBy is background in a mode that the flag of softib exec names.
+func (p *person) backgroundBy(flag, word, host string, argv ...string) *exec.Cmd {
+	p.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := p.command(ctx, append([]string{"exec", "--net", host, "--"}, argv...)...)
+	cmd := p.command(ctx, append([]string{"exec", flag, host, "--"}, argv...)...)
 	out, w, err := os.Pipe()
 	if err != nil {
 		p.Fatal(err)
@@ -71,7 +82,8 @@ func (p *person) background(word, host string, argv ...string) *exec.Cmd {
 
 // Networks of hosts: what people do with a network, with programs that nobody here wrote, as root and as somebody else.
 func TestNetworks(t *testing.T) {
-	for _, name := range []string{"ping", "iperf3", "curl", "socat", "ssh", "rping"} {
+	for _, name := range []string{"ping", "iperf3", "curl", "socat", "ssh", "rping", "ib_write_bw", "qperf",
+		"tshark", "mpirun", "mpicc"} {
 		tool(t, name)
 	}
 	people(t, func(p *person) {
@@ -94,6 +106,7 @@ func TestNetworks(t *testing.T) {
 		p.background("here", "h12", "sh", "-c", "echo here; exec rping -s -a 0.0.0.0 -C 3")
 		wants(p, p.inNet("h13", "sh", "-c", "rping -c -a h12 -C 3 -v 2>&1"), "rdma-ping-2")
 		p.connected("h14", "h15")
+		p.byIP()
 		if p.uid != os.Getuid() {
 			return // what follows is the same for everybody
 		}
@@ -102,7 +115,10 @@ func TestNetworks(t *testing.T) {
 		p.download("h5", "h6")
 		p.multicast("h7", "h8", "h9")
 		p.shell("h10", "h11")
+		p.programs("h1", "h9")
+		p.captured("h7", "h6")
 		if p.uid == 0 {
+			p.mpiByTCP("h16", "h12", "h13")
 			p.stays("h22", "h23")
 		}
 		p.fails("h1", "h2")
@@ -128,6 +144,52 @@ func (p *person) download(server, client string) {
 	wants(p, p.inNet(client, "sh", "-c", "curl -s http://"+server+":8000/file | sha256sum"),
 		fmt.Sprintf("%x", sum.Sum(nil)))
 }
+
+// byIP has a host of each mode send, and the doctor name both with what went by IP, and no host that has sent
+// next to nothing.
+func (p *person) byIP() {
+	p.Helper()
+	const size = 32 << 20
+	for _, x := range []struct{ mode, server, client string }{
+		{"--net", "h3", "h4"}, {"--net=connected", "h14", "h15"},
+	} {
+		p.backgroundBy(x.mode, "listening", x.server, "iperf3", "-s", "-p", "5210", "--forceflush")
+		p.backgroundBy(x.mode, "sent", x.client, "sh", "-c", fmt.Sprintf("iperf3 -c %s -p 5210 -n %d >/dev/null && "+
+			"echo sent && exec sleep 600", x.server, size)) // counters end with their network
+	}
+	said := ""
+	defer func() {
+		if p.Failed() {
+			p.Logf("the doctor says:%s", said)
+		}
+	}()
+	p.eventually("the doctor names h4 and h15", func() bool {
+		out, _, _ := p.softib("doctor", "--interval", "0", "--json")
+		var r doctor.Report
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			p.Fatalf("%v: %s", err, out)
+		}
+		named := map[string]bool{}
+		said = ""
+		for _, f := range findings(&r, "by-ip") {
+			said += "\n" + f.Measured
+			m := sentByIP.FindStringSubmatch(f.Measured)
+			if m == nil {
+				p.Fatalf("the doctor says %q", f.Measured)
+			}
+			v, _ := strconv.ParseFloat(m[1], 64)
+			named[f.Objects[0]] = v >= 0.9*size/1e6 // iperf3 ends before its last bytes are sent
+			if native, _ := strconv.ParseFloat(m[2], 64); native > v/100 {
+				p.Errorf("%s: what a network carries is not all IP", f.Measured)
+			}
+		}
+		_, idle := named["h2"]
+		return named["h4"] && named["h15"] && !idle
+	})
+}
+
+// sentByIP is what the doctor says of a host with megabytes by IP.
+var sentByIP = regexp.MustCompile(`sent ([0-9.]+) MB by IP over InfiniBand and ([0-9.]+) k?B native`)
 
 // multicast sends to a group: one host listens, one does not.
 func (p *person) multicast(from, to, other string) {
@@ -167,6 +229,97 @@ func (p *person) shell(server, client string) {
 		"cat /sys/class/net/ib0/mtu; echo $SSH_CONNECTION")
 	if !strings.HasPrefix(out, "2044\n198.18.0.") {
 		p.Errorf("ssh says %s%s", out, errs)
+	}
+	// A shell at a terminal, to which somebody types.
+	typed := fmt.Sprintf("printf 'tty\\nx=6; echo $((7*x)) times\\nexit\\n' | TERM=dumb ssh -tt -F none -p 2222 -i %s "+
+		"-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null %s", key, server)
+	out, errs, status := p.softib("exec", "--net", client, "--", "sh", "-c", typed)
+	if status != 0 || !strings.Contains(out, "/pts/") || !strings.Contains(out, "42 times") {
+		p.Errorf("a shell by ssh says %q, %s, and ends with %d", out, errs, status)
+	}
+}
+
+// programs on RDMA find each other by TCP over ib0, and need no trick for it.
+func (p *person) programs(server, client string) {
+	p.Helper()
+	for _, x := range []struct {
+		port              int
+		listen, ask, says []string
+	}{
+		{18515, []string{"ib_write_bw", "-n", "100"}, []string{"ib_write_bw", "-n", "100", server},
+			[]string{"65536", "100"}},
+		{19765, []string{"qperf"}, []string{"qperf", "-t", "1", server, "tcp_lat"}, []string{"tcp_lat"}},
+		{19765, nil, []string{"qperf", "-t", "1", "-cm", "1", server, "rc_lat"}, []string{"rc_lat"}},
+	} {
+		if x.listen != nil {
+			p.background("here", server, append([]string{"sh", "-c", `echo here; exec "$@"`, "sh"}, x.listen...)...)
+			p.eventually("it listens", func() bool {
+				_, _, status := p.softib("exec", "--net", server, "--", "sh", "-c",
+					fmt.Sprintf("ss -Hltn | grep -q :%d", x.port))
+				return status == 0
+			})
+		}
+		wants(p, p.inNet(client, x.ask...), x.says...)
+	}
+}
+
+// mpiByTCP has Open MPI start its ranks on hosts, by softib exec where others have ssh, and talk by its own TCP.
+func (p *person) mpiByTCP(from, a, b string) {
+	p.Helper()
+	agent := filepath.Join(p.dir, "agent")
+	script := "#!/bin/sh\nhost=$1; shift\nexec " + p.bin + " exec --net $host -- sh -c \"$*\"\n"
+	if err := os.WriteFile(agent, []byte(script), 0o755); err != nil {
+		p.Fatal(err)
+	}
+	l := p.ledger(a, b)
+	args := []string{"exec", "--net", from, "--", tool(p, "mpirun"), "--allow-run-as-root", "--host", a + "," + b,
+		"-np", "2"}
+	for name, value := range map[string]string{"plm": "rsh", "plm_rsh_agent": agent, "pml": "ob1", "btl": "tcp,self",
+		"btl_tcp_if_include": "ib0", "oob_tcp_if_include": "ib0"} {
+		args = append(args, "--mca", name, value)
+	}
+	out, errs, status := p.softib(append(args, exchangeProgram(p), "pingpong")...)
+	said := exchanged.FindAllStringSubmatch(out, -1)
+	if status != 0 || len(said) != 2 {
+		p.Fatalf("mpirun ends with %d: %s%s", status, out, errs)
+	}
+	for _, m := range said {
+		n, _ := strconv.ParseUint(m[5], 10, 64)
+		l.atLeast(m[4], n, n)
+	}
+}
+
+// captured has tshark read what two hosts that do not know each other say.
+func (p *person) captured(a, b string) {
+	p.Helper()
+	file := filepath.Join(p.dir, "ip.pcapng")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := p.command(ctx, "capture", b, "-w", file)
+	if err := cmd.Start(); err != nil {
+		p.Fatal(err)
+	}
+	p.eventually("it captures", func() bool {
+		st, err := os.Stat(file)
+		if err == nil && st.Size() > 0 {
+			return true
+		}
+		p.inNet(b, "true") // which the administrator hears of
+		return false
+	})
+	p.background("here", b, "sh", "-c", "echo here; exec sleep 600")
+	wants(p, p.inNet(a, "ping", "-c1", "-w20", b), "1 received")
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	_ = cmd.Wait()
+	out, err := exec.Command(tool(p, "tshark"), "-n", "-r", file, "-Y", "arp or icmp", "-T", "fields",
+		"-e", "arp.opcode", "-e", "icmp.type", "-e", "ip.src").Output()
+	if err != nil {
+		p.Fatalf("tshark: %v", err)
+	}
+	for _, want := range []string{"1\t\t\n", "2\t\t\n", "\t8\t198.18.0.", "\t0\t198.18.0."} {
+		if !strings.Contains(string(out), want) {
+			p.Errorf("tshark sees no %q in %q", want, out)
+		}
 	}
 }
 
@@ -263,6 +416,10 @@ func (p *person) connected(a, b string) {
 // tenants do not hear each other.
 func (p *person) tenants() {
 	p.Helper()
+	former := regexp.MustCompile(`(?m)^h(1[7-9]|2[0-4]) `)
+	p.eventually("networks that would keep their former partitions have ended", func() bool {
+		return !former.MatchString(p.must("net", "list"))
+	})
 	p.must("tenant", "create", "red", "--hosts", "h17,h18", "--ipoib")
 	p.must("tenant", "create", "blue", "--hosts", "h19,h20", "--ipoib")
 	p.must("tenant", "create", "dry", "--hosts", "h21")
@@ -273,7 +430,43 @@ func (p *person) tenants() {
 	out, _, _ := p.softib("exec", "--net", "h17", "--", "ping", "-c1", "h20")
 	wants(p, out, "Destination Host Unreachable")
 	wants(p, p.inNet("h17", "ls", "/sys/class/net"), "ib0.ffff")
+	p.children("h23", "h24", "h22")
 	_, errs, status := p.softib("exec", "--net", "h21", "--", "true")
 	same(p, "a network without IPoIB", status, 1)
 	wants(p, errs, "--ipoib")
+}
+
+// children are interfaces in second partitions: two hosts that are in two find each other there, and a third, which is
+// only in the first with them, hears nothing of it.
+func (p *person) children(a, b, third string) {
+	p.Helper()
+	p.must("tenant", "create", "one", "--hosts", strings.Join([]string{a, b, third}, ","), "--ipoib")
+	p.must("tenant", "create", "two", "--hosts", a+","+b, "--ipoib")
+	p.inNet(a, "true")
+	ask := "ip -br -4 addr | sed -nE 's/^(ib0\\.9[0-9a-f]{3}) .* (10[0-9.]+)\\/23.*/\\1 \\2/p'"
+	var dev, ip4 string
+	if _, err := fmt.Sscan(p.inNet(b, "sh", "-c", ask), &dev, &ip4); err != nil {
+		p.Fatalf("%s has no interface in its second partition: %v:\n%s", b, err, p.inNet(b, "ip", "-br", "addr"))
+	}
+	same(p, third+"'s interfaces in second partitions", p.inNet(third, "sh", "-c", ask), "")
+	got := filepath.Join(p.dir, "child")
+	for host, file := range map[string]string{b: got, third: got + ".not"} {
+		p.background("here", host, "sh", "-c", "echo here; exec socat -u UDP4-RECV:6001,reuseaddr OPEN:"+file+
+			",creat,append")
+	}
+	ip6 := fmt.Sprintf("fd53:6f66:7469:%s::%x", strings.TrimPrefix(dev, "ib0."), 24)
+	wants(p, p.inNet(a, "ping", "-c1", "-w20", ip4), "1 received")
+	wants(p, p.inNet(a, "ping", "-6", "-c1", "-w20", ip6), "1 received")
+	wants(p, p.inNet(a, "ping", "-c1", "-w20", third), "1 received") // in the first they do know each other
+	out, _, _ := p.softib("exec", "--net", a, "--", "ping", "-c1", strings.TrimSuffix(ip4, "24")+"22")
+	wants(p, out, "Destination Host Unreachable")
+	p.eventually("a broadcast comes", func() bool {
+		p.inNet(a, "sh", "-c", "echo word | socat -u - UDP4-DATAGRAM:255.255.255.255:6001,broadcast,"+
+			"so-bindtodevice="+dev)
+		heard, _ := os.ReadFile(got)
+		return strings.Contains(string(heard), "word")
+	})
+	if heard, _ := os.ReadFile(got + ".not"); len(heard) > 0 {
+		p.Errorf("%s hears %q, which was said in a partition that it is not in", third, heard)
+	}
 }
