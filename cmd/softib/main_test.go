@@ -167,8 +167,8 @@ func TestBackgroundFabric(t *testing.T) {
 			t.Errorf("step %+v", x)
 		}
 	}
-	wants(t, strings.Join(steps, ", "), "reading the topology, making the nodes, bringing the subnet up, looking at the "+
-		"ports, restoring tenants, starting the management, mesh, opening the page")
+	wants(t, strings.Join(steps, ", "), "reading the topology, making the nodes, bringing the subnet up, looking at "+
+		"the ports, restoring tenants, starting the management, mesh, opening the page")
 	if err := syscall.Kill(st.PID, 0); err != nil {
 		t.Errorf("process %d: %v", st.PID, err)
 	}

@@ -71,7 +71,8 @@ func (r *reporter) during(what string, f func() error) error {
 	return r.timed(what, func() error { return r.ticking(what, f) })
 }
 
-// timed notes how long f took: on the clock, and of the processors, which also says how busy the machine was with others.
+// timed notes how long f took: on the clock, and of the processors, which also says how busy the machine was with
+// others.
 func (r *reporter) timed(what string, f func() error) error {
 	began, worked := time.Now(), processorTime()
 	err := f()
