@@ -2,14 +2,15 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,7 @@ import (
 	"softib/operate/manager/health"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/route"
 	"softib/subnet/survey"
 )
 
@@ -93,13 +95,22 @@ type surveyRequest struct {
 	CountersOnly bool   `json:"counters_only,omitempty"`
 }
 
-// examination is a fabric that was looked at, with what only its own process knows.
+// examination is a fabric that was looked at, with what only its own process knows. Its nodes are passed on apart, one
+// after the other: of 45,056 hosts they are half a gigabyte.
 type examination struct {
 	Before *survey.Survey
+	Routes *route.Report
+	Nodes  int
 	// Later is what the second look differs in: it would be twice as long otherwise.
 	Later *laterLook
 	Plan  []byte // in ibnetdiscover's format
 	Known doctor.Options
+}
+
+// seenNode is a node with its counters at both looks.
+type seenNode struct {
+	Node          *survey.Node
+	Before, Later []survey.Reading
 }
 
 type laterLook struct {
@@ -160,7 +171,7 @@ func (o *doctorCommand) judgeAll(cmd *cobra.Command) (reps []*doctor.Report, err
 		if err != nil {
 			return nil, err
 		}
-		opts.CountersOnly = o.countersOnly
+		opts.CountersOnly, opts.Routes = o.countersOnly, x.Routes
 		_ = out.during("judging", func() error {
 			reps = append(reps, doctor.Judge(x.Before, x.After, opts))
 			return nil
@@ -248,31 +259,92 @@ func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surve
 // ask lets a running fabric's own process look: it has the ports, and datagrams cost it next to nothing. What it saw is
 // judged here, because that takes a while and the fabric has packets to carry.
 func (o *doctorCommand) ask(ctx context.Context, p place, host string, bar *stageBar) (*examination, error) {
-	var text bytes.Buffer
 	conn, err := p.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	r := surveyRequest{Host: host, IntervalMS: o.interval.Milliseconds(), CountersOnly: o.countersOnly}
-	err = opSurvey.CallTo(ctx, conn, r, &text, func(s survey.Progress) error {
+	var x *examination
+	var unread error
+	from, to := io.Pipe()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		x, unread = readExamination(from)
+		_, _ = io.Copy(io.Discard, from) // what is wrong is known when the fabric has said all
+	})
+	err = opSurvey.CallTo(ctx, conn, r, to, func(s survey.Progress) error {
 		bar.show(s)
 		return nil
 	})
+	to.Close()
+	wg.Wait()
 	if err != nil {
 		return nil, p.failed(err)
 	}
-	var x examination
-	if err := gob.NewDecoder(&text).Decode(&x); err != nil || x.Before == nil {
-		return nil, next(fmt.Errorf("what fabric %s has seen cannot be read: %w", p.name, err),
+	if unread != nil {
+		return nil, next(fmt.Errorf("what fabric %s has seen cannot be read: %w", p.name, unread),
 			"restart the fabric with the softib that you use now: softib down, softib up -d")
+	}
+	return x, nil
+}
+
+// write passes an examination on, which it takes apart.
+func (x *examination) write(w io.Writer) error {
+	before := *x.Before
+	seen := make([]seenNode, len(before.Nodes))
+	readings := func(of *[][]survey.Reading, put func(*seenNode, []survey.Reading)) {
+		for i, ports := range *of {
+			put(&seen[i], ports)
+		}
+		*of = nil
+	}
+	for i, n := range before.Nodes {
+		seen[i].Node = n
+	}
+	readings(&before.Readings, func(n *seenNode, ports []survey.Reading) { n.Before = ports })
+	if x.Later != nil {
+		readings(&x.Later.Readings, func(n *seenNode, ports []survey.Reading) { n.Later = ports })
+	}
+	before.Nodes, x.Before, x.Nodes = nil, &before, len(seen)
+	b := bufio.NewWriterSize(w, 256<<10)
+	enc := gob.NewEncoder(b)
+	err := enc.Encode(x)
+	for i := 0; err == nil && i < len(seen); i++ {
+		err = enc.Encode(&seen[i])
+	}
+	return errors.Join(err, b.Flush())
+}
+
+// readExamination reads what write wrote.
+func readExamination(r io.Reader) (*examination, error) {
+	var x examination
+	dec := gob.NewDecoder(r)
+	if err := dec.Decode(&x); err != nil {
+		return nil, err
+	}
+	if x.Before == nil {
+		return nil, errors.New("it has no first look")
+	}
+	for range x.Nodes {
+		var n seenNode
+		if err := dec.Decode(&n); err != nil {
+			return nil, err
+		}
+		if n.Node == nil {
+			return nil, errors.New("it has counters of no node")
+		}
+		x.Before.Nodes, x.Before.Readings = append(x.Before.Nodes, n.Node), append(x.Before.Readings, n.Before)
+		if x.Later != nil {
+			x.Later.Readings = append(x.Later.Readings, n.Later)
+		}
 	}
 	return &x, nil
 }
 
 // surveys are the two looks.
 func (x *examination) surveys() doctor.Surveys {
-	s := doctor.Surveys{Before: x.Before}
+	s := doctor.Surveys{Routes: x.Routes, Before: x.Before}
 	if l := x.Later; l != nil {
 		after := *s.Before
 		after.Readings, after.Gaps, after.GapCount, after.Asked, after.Ended = l.Readings, l.Gaps, l.GapCount, l.Asked,
@@ -313,13 +385,13 @@ func (s *server) survey(ctx context.Context, q surveyRequest, r *control.Reply[s
 	if err != nil {
 		return err
 	}
-	x := examination{Before: found.Before, Plan: topo.Append(nil, s.f.Graph()), Known: doctor.Known(s.mgr)}
+	x := examination{Before: found.Before, Routes: found.Routes, Plan: topo.Append(nil, s.f.Graph()),
+		Known: doctor.Known(s.mgr)}
 	x.Known.Plan = nil
 	if a := found.After; a != nil {
 		x.Later = &laterLook{a.Readings, a.Gaps, a.GapCount, a.Asked, a.Ended}
 	}
-	w := bufio.NewWriterSize(r, 256<<10)
-	return errors.Join(gob.NewEncoder(w).Encode(&x), w.Flush())
+	return x.write(r)
 }
 
 // surveyWindow is how many questions this fabric's own nodes are asked at once.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"softib/operate/webui"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/route"
 	"softib/subnet/sm"
 	"softib/subnet/survey"
 	"softib/verbs"
@@ -167,11 +170,36 @@ func (l *lab) sendByIP(from, to int, bytes uint64) {
 	})
 }
 
-// TestExamination: what a client is told is judged as two looks.
+// TestExamination: a client is told what was seen, node by node, and it is judged as two looks.
 func TestExamination(t *testing.T) {
-	x := examination{Before: &survey.Survey{Nodes: []*survey.Node{{Name: "leaf1"}}}, Later: &laterLook{Asked: 7}}
-	both := x.surveys().Named(&topo.Graph{})
-	if both.After == nil || both.After.Asked != 7 || both.After.Nodes[0] != both.Before.Nodes[0] {
+	reading := func(n uint64) []survey.Reading {
+		return []survey.Reading{{}, {Valid: true, Counters: ib.Counters{ib.PortXmitPkts: n}}}
+	}
+	before := &survey.Survey{Nodes: []*survey.Node{{Name: "leaf1", LFT: []ib.PortNum{1, 2}}, {Name: "h1"}},
+		Readings: [][]survey.Reading{reading(1), reading(2)}, Asked: 5}
+	x := examination{Before: before, Later: &laterLook{Asked: 7, Readings: [][]survey.Reading{reading(3), reading(4)}},
+		Routes: &route.Report{Pairs: 9}, Known: doctor.Options{Version: "v9"}}
+	var text bytes.Buffer
+	if err := x.write(&text); err != nil {
+		t.Fatal(err)
+	}
+	whole := text.Bytes()
+	got, err := readExamination(bytes.NewReader(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := got.surveys().Named(&topo.Graph{})
+	if !reflect.DeepEqual(both.Before, before) || got.Known.Version != "v9" || both.Routes == nil ||
+		both.Routes.Pairs != 9 {
+		t.Errorf("%+v of %+v", both.Before, got)
+	}
+	if both.After == nil || both.After.Asked != 7 || both.After.Nodes[1] != both.Before.Nodes[1] ||
+		both.After.Reading(topo.PortRef{Node: 1, Port: 1}).Counters[ib.PortXmitPkts] != 4 {
 		t.Errorf("%+v", both.After)
+	}
+	for n := 0; n < len(whole); n += 29 {
+		if _, err := readExamination(bytes.NewReader(whole[:n])); err == nil {
+			t.Fatalf("%d of %d bytes are an examination", n, len(whole))
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // BenchmarkExamine is a run without its interval: looking twice, and judging.
 func BenchmarkExamine(b *testing.B) {
 	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2",
-		"fat-tree:radix=36,levels=3"} {
+		"fat-tree:radix=36,levels=3", "fat-tree:radix=64,levels=3,pods=44"} {
 		b.Run(spec, func(b *testing.B) {
 			r := newRig(b, benchsize.Tree(spec), sm.Config{})
 			b.ResetTimer()
@@ -32,7 +32,7 @@ func BenchmarkExamine(b *testing.B) {
 				}
 				look += time.Since(began)
 				began = time.Now()
-				rep := doctor.Judge(found.Before, found.After, doctor.Options{Plan: r.g})
+				rep := doctor.Judge(found.Before, found.After, doctor.Options{Plan: r.g, Routes: found.Routes})
 				judge += time.Since(began)
 				questions = rep.Fabric.Questions
 				if !rep.Healthy() {

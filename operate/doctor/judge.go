@@ -7,6 +7,7 @@ import (
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/route"
 	"softib/subnet/survey"
 )
 
@@ -16,6 +17,8 @@ type Options struct {
 	Thresholds *health.Thresholds
 	// Plan, where there is one, is what should be there: cables of the plan that are not up are named by it.
 	Plan *topo.Graph
+	// Routes are what Run found the tables to be worth; nil: that is worked out.
+	Routes *route.Report
 	// CountersOnly leaves out what was not surveyed on purpose.
 	CountersOnly bool
 

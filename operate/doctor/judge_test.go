@@ -24,25 +24,24 @@ type patient struct {
 	before, after *survey.Survey
 }
 
-var healthy struct{ before, after *survey.Survey }
+var healthy doctor.Surveys
 
 // newPatient copies two looks at a healthy fabric.
 func newPatient(t *testing.T) *patient {
 	t.Helper()
-	if healthy.before == nil {
+	if healthy.Before == nil {
 		r := newRig(t, topo.DefaultSpec, sm.Config{})
 		s, err := r.OpenMgmt(topo.PortRef{Node: r.g.Hosts()[0].Index, Port: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		found, err := doctor.Run(context.Background(), s, doctor.RunOptions{Interval: time.Millisecond})
+		healthy, err = doctor.Run(context.Background(), s, doctor.RunOptions{Interval: time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
-		healthy.before, healthy.after = found.Before, found.After
 	}
-	p := &patient{t: t, before: clone(healthy.before), after: clone(healthy.after)}
+	p := &patient{t: t, before: clone(healthy.Before), after: clone(healthy.After)}
 	p.after.Nodes = p.before.Nodes
 	for i := range p.after.Readings {
 		for k := range p.after.Readings[i] {
@@ -295,6 +294,19 @@ func TestCongestionRoot(t *testing.T) {
 		list[1].Kind != "congestion" || !strings.Contains(list[1].Next, "leaf3[1]") {
 		t.Errorf("%+v", list)
 	}
+}
+
+// TestRoutesOnce: what the tables are worth is worked out when they are read, and taken as it is when they are judged.
+func TestRoutesOnce(t *testing.T) {
+	p := newPatient(t)
+	without := doctor.Judge(p.before, p.after, doctor.Options{})
+	with := doctor.Judge(p.before, p.after, doctor.Options{Routes: healthy.Routes})
+	if !reflect.DeepEqual(with, without) {
+		t.Errorf("%s\nand without it\n%s", all(with), all(without))
+	}
+	lost := *healthy.Routes
+	lost.Apart = 7
+	wantFinding(t, doctor.Judge(p.before, p.after, doctor.Options{Routes: &lost}), "parts", doctor.Fail)
 }
 
 // TestNoInterval: without a second look the counters since their reset are judged, and congestion is not.

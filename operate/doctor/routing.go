@@ -12,17 +12,9 @@ import (
 )
 
 // judgeTables is route's judgement without the parts that only say how good tables are.
-func judgeTables(r *survey.Routing) route.Report {
-	return route.Judge(r.Net, r.Tables, route.JudgeOptions{Shifts: 1, Randoms: -1})
-}
-
-// wantsLanes reports whether lanes and levels decide if the tables can deadlock: with one lane for all packets they
-// could.
-func wantsLanes(s *survey.Survey) bool {
-	r := s.Routing(false)
-	g := route.NewCDG(r.Net)
-	g.Add(r.Tables, route.EndTraffic)
-	return g.Cycle() != nil
+func judgeTables(r *survey.Routing) *route.Report {
+	rep := route.Judge(r.Net, r.Tables, route.JudgeOptions{Shifts: 1, Randoms: -1})
+	return &rep
 }
 
 // routing reports pairs that do not reach each other, and packets that could wait for each other in a circle.
@@ -31,8 +23,10 @@ func (j *judgement) routing(s *Section) {
 		s.skip("no forwarding table was read")
 		return
 	}
-	r := j.s.Routing(false)
-	rep := judgeTables(r)
+	r, rep := j.s.Routing(false), j.o.Routes
+	if rep == nil {
+		rep = judgeTables(r)
+	}
 	if rep.EndPorts == 0 {
 		s.skip("no end port is active: see links")
 		return
@@ -54,7 +48,7 @@ func (j *judgement) routing(s *Section) {
 			Next: "see links: a link that is down or not active cuts them off",
 		})
 	}
-	j.unreached(s, r, &rep)
+	j.unreached(s, r, rep)
 	if rep.Loop != nil {
 		var steps []string
 		for _, st := range rep.Loop {
@@ -68,7 +62,7 @@ func (j *judgement) routing(s *Section) {
 				"says whether its engine's tables are good",
 		})
 	}
-	j.creditLoop(s, r, &rep)
+	j.creditLoop(s, r, rep)
 }
 
 // unreached reports the pairs whose packets do not arrive.

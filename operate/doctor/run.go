@@ -8,6 +8,7 @@ import (
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/subnet"
+	"softib/subnet/route"
 	"softib/subnet/survey"
 )
 
@@ -30,6 +31,8 @@ type RunOptions struct {
 // Surveys is what Judge judges.
 type Surveys struct {
 	Before, After *survey.Survey
+	// Routes are the tables of both, judged with one lane for all packets; nil with CountersOnly.
+	Routes *route.Report
 }
 
 // Run looks at a fabric through a port. The transport stays the caller's to close.
@@ -53,7 +56,8 @@ func Run(ctx context.Context, t madrpc.Transport, o RunOptions) (Surveys, error)
 	}
 	if !o.CountersOnly {
 		cfg.Parts, cfg.LanesMax = survey.Lanes, lanesAnyway
-		if wantsLanes(s.Before) {
+		// Lanes and levels decide whether the tables can deadlock where they could with one lane for all packets.
+		if s.Routes = judgeTables(s.Before.Routing(false)); s.Routes.Cycle != nil {
 			cfg.Parts, cfg.LanesMax = survey.Lanes|survey.Levels, 0
 		}
 		if s.Before, err = d.Run(ctx, survey.Again(s.Before, cfg)); err != nil {

@@ -81,6 +81,7 @@ func examine(ctx context.Context, m *manager.Manager, interval time.Duration) (*
 		return nil, fmt.Errorf("the fabric could not be looked at: %w", err)
 	}
 	known := doctor.Known(m)
+	known.Routes = seen.Routes
 	seen = seen.Named(known.Plan)
 	return doctor.Judge(seen.Before, seen.After, known), nil
 }

@@ -14,6 +14,8 @@ type JudgeOptions struct {
 	Randoms int
 	// Seed chooses the sample of shifts and the random permutations.
 	Seed uint64
+	// Faults looks only for what is wrong, and not for how well links are used: no LinkUse, no permutations.
+	Faults bool
 	// Traffic says whose packets the deadlock check follows.
 	Traffic Traffic
 	// Versus, where there is one, is the table set that changed entries are counted against.
@@ -108,7 +110,7 @@ func Judge(n *Network, t *Tables, o JudgeOptions) Report {
 	for _, d := range j.w.byLID {
 		j.w.load(int(d))
 		j.reach(int(d))
-		if n.Dests[d].IsEnd() {
+		if n.Dests[d].IsEnd() && !o.Faults {
 			j.count(int(d))
 		}
 		if n.Dests[d].IsEnd() || o.Traffic == AllTraffic {
@@ -117,7 +119,11 @@ func Judge(n *Network, t *Tables, o JudgeOptions) Report {
 	}
 	j.sum()
 	j.VLs, j.Dependencies, j.Cycle = j.g.Lanes(), j.g.Size(), j.g.Cycle()
-	j.permute(o)
+	if o.Faults {
+		j.LinkUse = LinkUse{}
+	} else {
+		j.permute(o)
+	}
 	if o.Versus != nil {
 		diff := Diff(o.Versus, t)
 		j.Changed = &diff

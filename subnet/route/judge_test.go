@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,11 @@ func TestJudgeAgainstWalks(t *testing.T) {
 				r := rand.New(rand.NewPCG(uint64(i), 3))
 				tab := randomTables(n, r, breaks, 1)
 				rep := Judge(n, tab, JudgeOptions{})
+				faults := rep
+				faults.LinkUse, faults.Shift, faults.Random, faults.Bisection = LinkUse{}, Congestion{}, Congestion{}, 0
+				if got := Judge(n, tab, JudgeOptions{Faults: true}); !reflect.DeepEqual(got, faults) {
+					t.Errorf("%s: the faults alone are\n%+v\nand with the rest\n%+v", name, got, faults)
+				}
 				c := newChart(n)
 				var pairs, apart, unreached, looping int64
 				hops := map[int]int64{}

@@ -1,6 +1,8 @@
 package survey
 
 import (
+	"slices"
+
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
@@ -86,7 +88,8 @@ func spec(p *Port) topo.LinkSpec {
 // hold.
 type Routing struct {
 	Net *route.Network
-	// Tables take service levels and lanes into account if the survey has them.
+	// Tables take service levels and lanes into account if the survey has them. They share its tables: nobody changes
+	// them.
 	Tables *route.Tables
 	// Nodes are the nodes of switches by number.
 	Nodes []int
@@ -161,14 +164,11 @@ func (r *Routing) tables(s *Survey, lanes bool) {
 	t := &route.Tables{Engine: "in force", VLs: 1, LFT: make([][]ib.PortNum, len(r.Nodes))}
 	for k, i := range r.Nodes {
 		n := s.Nodes[i]
-		row := make([]ib.PortNum, int(r.Net.Top)+1)
-		for l := range row {
-			row[l] = route.NoPort
-			if l < len(n.LFT) {
-				row[l] = n.LFT[l]
-			}
+		if top := int(r.Net.Top) + 1; len(n.LFT) >= top {
+			t.LFT[k] = n.LFT[:top:top] // as most are: together they may have hundreds of megabytes
+		} else {
+			t.LFT[k] = append(slices.Clip(n.LFT), slices.Repeat([]ib.PortNum{route.NoPort}, top-len(n.LFT))...)
 		}
-		t.LFT[k] = row
 		if n.LFT == nil {
 			r.Unread = append(r.Unread, int32(k))
 		}

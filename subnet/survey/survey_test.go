@@ -10,6 +10,7 @@ import (
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
+	"softib/subnet/route"
 )
 
 // names are the survey's nodes with what each port is cabled to, sorted.
@@ -407,6 +408,18 @@ func TestRouting(t *testing.T) {
 	for k, i := range r.Nodes {
 		if s.Nodes[i].Name == "leaf1" && r.Tables.LFT[k][8] != 4 {
 			t.Error("an entry is lost")
+		}
+	}
+	// Tables are not copied, but for one that ends before the last address.
+	s.Nodes[r.Nodes[0]].LFT = s.Nodes[r.Nodes[0]].LFT[:3]
+	again := s.Routing(false)
+	for k, i := range again.Nodes {
+		row, own := again.Tables.LFT[k], s.Nodes[i].LFT
+		if shares := &row[0] == &own[0]; len(row) != 9 || shares == (k == 0) || row[2] != own[2] {
+			t.Errorf("%s: %d entries, its own %v", s.Nodes[i].Name, len(row), shares)
+		}
+		if k == 0 && (row[3] != route.NoPort || row[8] != route.NoPort || own[:9][8] == route.NoPort) {
+			t.Errorf("%s: %v of %v", s.Nodes[i].Name, row, own[:9])
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (k *check) run(ctx context.Context, s *Server, progress func(percent int)) 
 	}
 	report := doctor.Judge(seen.Before, seen.After,
 		doctor.Options{Plan: s.cfg.Manager.Graph(), CountersOnly: k.counters, Version: s.cfg.Manager.Version(),
-			Tenants: s.cfg.Manager.Acknowledged()})
+			Tenants: s.cfg.Manager.Acknowledged(), Routes: seen.Routes})
 	for _, c := range k.looks {
 		section := report.Section(c)
 		if section == nil {
