@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -200,19 +201,16 @@ func topOf(m *manager.Manager, s *manager.Sample, by string, lines int, nodes ma
 		}
 		return float64(max(p.XmitBytes, p.RcvBytes)), float64(p.Counters[ib.PortXmitData] + p.Counters[ib.PortRcvData])
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		x1, x2 := key(&s.Ports[a])
-		y1, y2 := key(&s.Ports[b])
-		if x1 != y1 {
-			return cmpDown(x1, y1)
-		}
-		return cmpDown(x2, y2)
-	})
 	if lines <= 0 || lines > topLinesMax {
 		lines = topLinesMax
 	}
+	order = foremost(order, lines, func(a, b int) int {
+		x1, x2 := key(&s.Ports[a])
+		y1, y2 := key(&s.Ports[b])
+		return cmp.Or(cmp.Compare(y1, x1), cmp.Compare(y2, x2), cmp.Compare(a, b))
+	})
 	x.Rows = []topRow{}
-	for _, i := range order[:min(lines, len(order))] {
+	for _, i := range order {
 		r, p := m.Ports()[i], &s.Ports[i]
 		row := topRow{
 			Port: g.PortName(r), State: status.StateName(p.State), Xmit: float64(p.XmitBytes), Rcv: float64(p.RcvBytes),
@@ -231,14 +229,18 @@ func topOf(m *manager.Manager, s *manager.Sample, by string, lines int, nodes ma
 	return x
 }
 
-func cmpDown(a, b float64) int {
-	switch {
-	case a > b:
-		return -1
-	case a < b:
-		return 1
+// foremost are the first n of a list in an order, without putting the others in order too: there may be half a million.
+func foremost(list []int, n int, order func(a, b int) int) []int {
+	first := make([]int, 0, n+1)
+	for _, x := range list {
+		if len(first) == n && order(x, first[n-1]) > 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(first, x, order)
+		first = slices.Insert(first, at, x)
+		first = first[:min(len(first), n)]
 	}
-	return 0
+	return first
 }
 
 // errEnough ends what is shown live.

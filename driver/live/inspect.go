@@ -102,6 +102,9 @@ func (p *portState) countMgmt(out bool, vl ib.VL, sl ib.SL) {
 
 // fold moves the packets of subnet management that hops have noted to the counters. Whoever looks at those folds first.
 func (p *portState) fold() {
+	if p.smpsOut|p.smpsIn == 0 {
+		return
+	}
 	p.link.AddTraffic(true, ib.VLMgmt, 0, false, p.smpsOut, p.smpsOut*mgmtWords)
 	p.link.AddTraffic(false, ib.VLMgmt, 0, false, p.smpsIn, p.smpsIn*mgmtWords)
 	p.smpsOut, p.smpsIn = 0, 0
@@ -110,7 +113,7 @@ func (p *portState) fold() {
 // fold does so for all ports of a node.
 func (n *node) fold() {
 	for _, p := range n.ports {
-		if p != nil && p.smpsOut|p.smpsIn != 0 {
+		if p != nil {
 			p.fold()
 		}
 	}

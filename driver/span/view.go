@@ -35,6 +35,9 @@ func (f *Fabric) PortInfo(r topo.PortRef) (mad.PortInfo, bool) {
 
 // PortState is how far a port's link is.
 func (f *Fabric) PortState(r topo.PortRef) ib.PortState {
+	if f.IsHere(r.Node) {
+		return f.Fabric.PortState(r) // without all else that the node says of it
+	}
 	pi, _ := f.PortInfo(r)
 	return pi.PortState
 }
