@@ -13,7 +13,7 @@ import (
 
 // judgeTables is route's judgement without the parts that only say how good tables are.
 func judgeTables(r *survey.Routing) *route.Report {
-	rep := route.Judge(r.Net, r.Tables, route.JudgeOptions{Shifts: 1, Randoms: -1})
+	rep := route.Judge(r.Net, r.Tables, route.JudgeOptions{Faults: true})
 	return &rep
 }
 
