@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,16 +16,22 @@ import (
 type upRun struct {
 	up      time.Duration // from the start of the process to the moment at which its subnet was up
 	manager time.Duration // the manager's part: its first sweep
+	whole   time.Duration // until the command said that all is up: with ports looked at, history, mesh and page
 	memory  float64       // of the whole process by then: the fabric with all its nodes, and the manager
 }
 
-// softibUp starts a fabric, waits until it is up and says so, and ends it.
-func (m *management) softibUp(ctx context.Context, spec string) (run upRun, err error) {
+// softibUp starts a fabric, waits until it is up and says so, asks it what there is to ask, and ends it.
+func (m *management) softibUp(ctx context.Context, spec string, ask ...func(env []string) error) (run upRun,
+	err error) {
 	ctx, cancel := m.patient(ctx, "softib up "+spec+" --json to print its status")
 	defer cancel()
+	state, err := os.MkdirTemp(m.dir, "state-") // the tenants of another round are not ours
+	if err != nil {
+		return run, err
+	}
 	// Without later sweeps the last one is the first.
-	cmd := command(ctx, []string{"XDG_RUNTIME_DIR=" + m.dir, "XDG_STATE_HOME=" + m.dir, "GOMAXPROCS=2"}, m.softib, "up",
-		spec, "--name", "bench", "--sweep", "0", "--json")
+	env := []string{"XDG_RUNTIME_DIR=" + m.dir, "XDG_STATE_HOME=" + m.dir, "GOMAXPROCS=2"}
+	cmd := command(ctx, env, m.softib, "up", spec, "--name", "bench", "--sweep", "0", "--state", state, "--json")
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
@@ -47,7 +55,10 @@ func (m *management) softibUp(ctx context.Context, spec string) (run upRun, err 
 	err = gaveUp(ctx, json.NewDecoder(out).Decode(&status))
 	run.manager = time.Duration(status.Sweep.TookSec * float64(time.Second))
 	up := status.Sweep.Began.Add(run.manager)
-	run.up, run.memory = up.Sub(began), peak(up)
+	run.up, run.whole, run.memory = up.Sub(began), time.Since(began), peak(up)
+	for i := 0; err == nil && i < len(ask); i++ {
+		err = ask[i](env)
+	}
 	cancel()
 	_, _ = io.Copy(io.Discard, out) // what it still has to say, so that it can end
 	ended := cmd.Wait()
@@ -194,19 +205,51 @@ func (m *management) upHuge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var whole, memory sample
+	var up, whole, memory sample
 	memory.unit = inBytes
+	asked := []struct {
+		args  []string
+		most  float64 // seconds; 0: no target
+		clock sample
+	}{
+		{args: []string{"status"}},
+		{args: []string{"top", "-n", "1"}, most: 3}, // one of which it measures
+		{args: []string{"doctor", "--interval", "100ms"}, most: 20},
+		{args: []string{"tenant", "create", "red", "--hosts", g.Hosts()[0].Name}},
+		{args: []string{"tenant", "add", "red", g.Hosts()[1].Name}},
+	}
 	for round := range m.few() {
 		progress("round %d of %d: softib up %s", round+1, m.few(), m.huge)
-		r, err := m.softibUp(ctx, m.huge)
+		r, err := m.softibUp(ctx, m.huge, func(env []string) error {
+			for i := range asked {
+				a := &asked[i]
+				progress("round %d of %d: softib %s", round+1, m.few(), strings.Join(a.args, " "))
+				began := time.Now()
+				if _, err := m.output(ctx, env, m.softib, append(a.args, "--name", "bench")...); err != nil {
+					return err
+				}
+				a.clock.took(time.Since(began))
+			}
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		whole.took(r.up)
+		up.took(r.up)
+		whole.took(r.whole)
 		memory.values = append(memory.values, r.memory)
 	}
-	m.limit(fmt.Sprintf("softib up on 2 cores: %s", size(g)), whole, 15, sample{}, "")
+	m.limit(fmt.Sprintf("softib up on 2 cores: %s", size(g)), up, 15, sample{}, "")
+	m.add(line{what: "– until the command says so", ours: whole.String()})
 	m.add(line{what: "– memory of the whole process, all nodes included", ours: memory.String()})
+	for i := range asked {
+		what := "– softib " + strings.Join(asked[i].args, " ")
+		if asked[i].most > 0 {
+			m.limit(what, asked[i].clock, asked[i].most, sample{}, "")
+		} else {
+			m.add(line{what: what, ours: asked[i].clock.String()})
+		}
+	}
 	return nil
 }
 

@@ -42,7 +42,8 @@ func TestSmoke(t *testing.T) {
 		"live, 8-byte sends",
 		"RoCEv2: ib_write_bw 64 KiB", "IPoIB connected: TCP (iperf3)", "IPoIB datagram: TCP (iperf3)",
 		"TCP over the same veth (iperf3)", "UCX over TCP over the same veth",
-		"softib up, start to SUBNET UP", "softib sm --on ibsim --once", "nue routing alone",
+		"softib up, start to SUBNET UP", "– softib top -n 1", "– softib doctor", "– softib tenant add",
+		"softib sm --on ibsim --once", "nue routing alone",
 		"one link lost", "PathRecord answered", "ftree tables, 5 % of links removed", "nue tables"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %s", want)
