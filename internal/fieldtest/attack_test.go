@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +16,8 @@ import (
 // SM_Key that everybody knows. (What no such program does, manager.TestHostileHosts does.)
 func TestHostileTenants(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"opensm", "smpquery", "ibportstate", "saquery", "ibnetdiscover"} {
+	for _, name := range []string{"opensm", "smpquery", "ibportstate", "saquery", "ibnetdiscover",
+		"ibqueryerrors", "perfquery"} {
 		tool(t, name)
 	}
 	u := newUser(t)
@@ -59,11 +62,50 @@ func TestHostileTenants(t *testing.T) {
 		same(t, "a packet from h3 to "+to+" arrives", status == 0, false)
 		wants(t, out, "lets nothing of partition")
 	}
+	u.countersOfTenants("a")
 	u.must("tenant", "delete", "red", "--name", "a")
 	u.must("tenant", "delete", "blue", "--name", "a")
 	// And after the last tenant everybody may ask again.
 	if out, ok := exec("h3", "smpquery", "-D", "nodeinfo", "0,1"); !ok {
 		t.Errorf("after the last tenant: %s", out)
+	}
+}
+
+// countersOfTenants reads and clears the counters of a fabric with tenants, as OPERATE.md says.
+func (u *user) countersOfTenants(name string) {
+	u.Helper()
+	const host, lid, manager = "h5", "5", "leaf1"
+	status := u.must("status", "--name", name)
+	wants(u, status, "Master on "+manager+"[0]", "14 LIDs in use, 1 to 14")
+	wentDown := func(want string) {
+		u.Helper()
+		out := u.must("exec", "--name", name, manager, "--", "perfquery", lid, "1")
+		got := regexp.MustCompile(`LinkDownedCounter:\.*(\d+)\n`).FindStringSubmatch(out)
+		if got == nil || got[1] != want {
+			u.Errorf("the link was down %s times:\n%s", want, out)
+		}
+	}
+	top := func() string { u.Helper(); return u.must("top", "-n", "1", "--by", "errors", "--name", name) }
+	errors := regexp.MustCompile(`(?m)^` + host + `\[1\] .* [1-9]\d*$`) // the last column
+	u.must("fault", "link", host, "down", "--name", name)
+	u.must("fault", "clear", host, "--name", name)
+	u.shows("8 of 8 ACTIVE", "status", "--name", name)
+	wentDown("1")
+	if text := top(); !errors.MatchString(text) {
+		u.Errorf("top shows no errors:\n%s", text)
+	}
+	out, _, _ := u.softib("doctor", "--interval", "0", "--json", "--name", name)
+	wants(u, out, `"sections"`)
+	if out, _, status := u.softib("exec", "--name", name, host, "--", "ibqueryerrors"); status == 0 {
+		u.Errorf("ibqueryerrors from a host finds somebody:\n%s", out)
+	}
+	u.must("exec", "--name", name, host, "--", "perfquery", "9", "1") // of a switch
+	for lid := range 14 {
+		u.must("exec", "--name", name, manager, "--", "perfquery", "-a", "-R", strconv.Itoa(lid+1))
+	}
+	wentDown("0")
+	if text := top(); errors.MatchString(text) {
+		u.Errorf("top still shows errors:\n%s", text)
 	}
 }
 

@@ -3,6 +3,9 @@ package fieldtest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,8 +13,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"softib/internal/built"
+	"softib/operate/doctor"
+	"softib/operate/status"
 	"softib/proto/topo"
 )
 
@@ -79,6 +85,20 @@ func (u *user) must(args ...string) string {
 	return out
 }
 
+// shows waits until a command of softib prints a text, however it ends.
+func (u *user) shows(text string, args ...string) {
+	u.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		out, errs, _ := u.softib(args...)
+		if strings.Contains(out, text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			u.Fatalf("softib %s does not say %q:\n%s%s", strings.Join(args, " "), text, out, errs)
+		}
+	}
+}
+
 // up starts a fabric in the background, which ends with the test.
 func (u *user) up(name string, args ...string) {
 	u.Helper()
@@ -96,6 +116,52 @@ func (u *user) dump(name, host string) (text string, sorted []string) {
 		}
 	}
 	return text, sorted
+}
+
+// takenOver lets an OpenSM at a host take a fabric over, whose own manager is at leaf1: doctor and an alarm name both.
+func (u *user) takenOver(name, host string) {
+	u.Helper()
+	wants(u, u.must("status", "--name", name), "Master on leaf1[0]")
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := u.command(ctx, "exec", "--name", name, host, "--", "opensm", "-p", "13", "-f",
+		filepath.Join(u.dir, host+".log"))
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = patience
+	if err := cmd.Start(); err != nil {
+		u.Fatal(err)
+	}
+	defer func() { cancel(); _ = cmd.Wait() }()
+	const says = "not by its own manager at leaf1"
+	u.shows("Master on "+host, "status", "--name", name)
+	var st status.Status
+	if err := json.Unmarshal([]byte(u.must("status", "--json", "--name", name)), &st); err != nil {
+		u.Fatal(err)
+	}
+	alarms := func() (text string) {
+		resp, err := http.Get(st.Page + "api/v1/alarms")
+		if err != nil {
+			u.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		return string(b)
+	}
+	for deadline := time.Now().Add(patience); !strings.Contains(alarms(), says); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			u.Fatalf("no alarm: %s", alarms())
+		}
+	}
+	wants(u, alarms(), "managed from "+host)
+	out, _, code := u.softib("doctor", "--interval", "0", "--json", "--name", name)
+	same(u, "doctor's status", code, 1)
+	var rep doctor.Report
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		u.Fatal(err)
+	}
+	if list := findings(&rep, "taken-over"); len(list) != 1 || !strings.Contains(list[0].Measured, host) ||
+		!strings.Contains(list[0].Measured, says) {
+		u.Errorf("doctor finds %s", words(&rep))
+	}
 }
 
 // The command itself: programs through softib exec, a dump through softib up FILE, a fabric that is left to OpenSM.
@@ -135,6 +201,7 @@ func TestCommand(t *testing.T) {
 	sameLines(t, "the dump of the dump's fabric", second, first)
 
 	tool(t, "opensm")
+	u.takenOver("a", "h5")
 	u.up("c", "--no-sm")
 	u.must("exec", "--name", "c", "h1", "--", "opensm", "-o", "-R", "ftree", "-f", filepath.Join(u.dir, "opensm.log"))
 	wants(t, u.must("status", "--name", "c"), "64 ACTIVE")

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
+	"softib/subnet"
 	"softib/subnet/sm"
 )
 
@@ -30,16 +32,19 @@ func (w *world) opensm(host string, args ...string) (cmd *exec.Cmd, log string) 
 }
 
 // says waits until a log has a text.
-func (w *world) says(log, text string) {
+func (w *world) says(log, text string) { w.Helper(); w.saysAgain(log, text, 1, patience) }
+
+// saysAgain waits, at most so long, until a log has a text so many times.
+func (w *world) saysAgain(log, text string, times int, atMost time.Duration) {
 	w.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(atMost)
 	for {
 		all, _ := os.ReadFile(log)
-		if strings.Contains(string(all), text) {
+		if strings.Count(string(all), text) >= times {
 			return
 		}
 		if time.Now().After(deadline) {
-			w.Fatalf("no %q in OpenSM's log:\n%s", text, all)
+			w.Fatalf("not %d times %q in OpenSM's log within %v:\n%s", times, text, atMost, all)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -116,7 +121,9 @@ func TestOpenSMHandover(t *testing.T) {
 	}
 	w := newWorld(t, g)
 	start := func(host, priority string) (*exec.Cmd, string) {
-		cmd, log := w.opensm(host, "-p", priority, "-R", "ftree", "-s", "1")
+		short, log := w.opensm(host, "-p", priority, "-R", "ftree", "-s", "1")
+		cmd := exec.Command(short.Path, short.Args[1:]...) // for as long as the test takes
+		cmd.Env = short.Env
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -179,6 +186,23 @@ func TestOpenSMHandover(t *testing.T) {
 	w.whole("OpenSM's death")
 	same(t, "addresses after OpenSM's death", w.lids(), lids)
 	w.flowing("after OpenSM's death", all)
+
+	// Ours is ended, and hands over to the OpenSM that stands by. That would notice by itself, but it asks every ten
+	// seconds and believes it at the fifth silence: it would be master after 40 s or more.
+	const atOnce = 20 * time.Second
+	first := w.node("h2").PortGUID(1)
+	w.sm.wait(t, "ours to know who stands by", func(m *sm.Manager) bool {
+		return slices.ContainsFunc(m.Subnet().Managers, func(o subnet.Manager) bool {
+			return o.Port == first && o.Info.SMState == mad.SMStandby
+		})
+	})
+	w.sm.stop()
+	w.saysAgain(log, "Entering MASTER state", 2, atOnce)
+	w.eventually("ports to know OpenSM again", func() bool {
+		return w.portInfo(w.node("h1"), 1).MasterSMLID == w.lid(w.node("h2"), 1)
+	})
+	same(t, "addresses after the end of ours", w.lids(), lids)
+	w.flowing("after the end of ours", all)
 	stop()
 	for _, s := range all {
 		<-s.done

@@ -88,7 +88,7 @@ func TestConditions(t *testing.T) {
 		!strings.Contains(list[0].Reason.Advice(g), "exchange the plugs") {
 		t.Errorf("wiring: %+v", m.Alarms())
 	}
-	// The subnet was brought up from the first host.
+	// The subnet was brought up from the first host. (With an OpenSM that takes over: fieldtest.TestCommand.)
 	m.static.own.Store(uint64(g.ByName("h9").PortGUID(1)))
 	list = standing(m, now.Add(3*time.Second), health.TakenOver)
 	const says = "managed from h1 (LID 1), not by its own manager at h9"
