@@ -454,7 +454,7 @@ func TestCommandLine(t *testing.T) {
 		{"route", "check"}, {"log"}, {"perf"}, {"topo", "gen"}, {"topo", "check"}, {"version"}} {
 		wants(t, s.run(append(c, "--help")...), "Usage:", "Examples:", "softib "+strings.Join(c, " "))
 	}
-	wants(t, s.run("up", "--help"), "fat-tree:", "torus:", "dragonfly", "ibnetdiscover")
+	wants(t, s.run("up", "--help"), "fat-tree:", " pods=", "torus:", "dragonfly", "ibnetdiscover")
 	wants(t, s.run("version"), "softib "+version, "go1.")
 	s.fails(exitUsage, []string{`"stauts"`, "did you mean softib status"}, "stauts")
 	s.fails(exitUsage, []string{"--nmae"}, "up", "--nmae", "x")

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"softib/driver/live"
 	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -69,7 +71,21 @@ func TestMeshFindsHoles(t *testing.T) {
 	if links := linkStates(f); links["ACTIVE"] != 3 || len(links) != 1 {
 		t.Errorf("links are %v", links)
 	}
-	if err := f.SetLink(topo.PortRef{Node: f.Hosts()[1].Node().Index, Port: 1}, false); err != nil {
+	// What a cable swallows is waited for, and how long is said.
+	h2 := topo.PortRef{Node: f.Hosts()[1].Node().Index, Port: 1}
+	if err := f.SetFault(h2, live.Fault{Drop: 1}); err != nil {
+		t.Fatal(err)
+	}
+	defer func(d time.Duration) { meshPatience = d }(meshPatience)
+	meshPatience = 100 * time.Millisecond
+	_, err = mesh(t.Context(), devs, nil, func(int, int) {})
+	if err == nil || !regexp.MustCompile(`h1 to h2 \(waited for [0-9.]+m?s`).MatchString(err.Error()) {
+		t.Errorf("a cable that swallows everything: %v", err)
+	}
+	if err := f.ClearFault(h2); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.SetLink(h2, false); err != nil {
 		t.Fatal(err)
 	}
 	if links := linkStates(f); links["ACTIVE"] != 2 || links[status.StateName(ib.PortDown)] != 1 {

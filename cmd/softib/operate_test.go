@@ -179,7 +179,12 @@ func TestTop(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(t, out, "by errors", "leaf1[3]", "spine1[1]", "DOWN")
-	x := asJSON[topShown](t, shown(t, "top", "leaf1", "--json"))
+	asked := time.Now().Add(-time.Millisecond) // for what rounding takes
+	x := asJSON[topShown](t, shown(t, "top", "leaf1", "-n", "1", "--json"))
+	// Who looks once wants to know what is going on, and not what the last sample happened to have.
+	if from := x.At.Add(-time.Duration(x.Interval * float64(time.Second))); from.Before(asked) {
+		t.Errorf("rates are from %v on, and were asked for %v later", from, asked.Sub(from))
+	}
 	if x.Ports != 4 || len(x.Rows) != 4 || x.Down != 1 || x.Cables != 16 || x.Interval <= 0 {
 		t.Errorf("%+v", x)
 	}

@@ -66,8 +66,8 @@ func (s *server) tables(ctx context.Context, q routeRequest, r *control.Reply[fo
 }
 
 // settlePatience is how long somebody who wants to judge tables waits for managers that are changing them, on an
-// idle machine.
-const settlePatience = 5 * time.Second
+// idle machine. Tests have less.
+var settlePatience = 5 * time.Second
 
 // settled waits until the managers of this process have nothing to do: a link that has just come up is not in the
 // tables yet, and whoever judges them at once would find hosts that nobody reaches. It is false if they go on.

@@ -9,13 +9,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"softib/driver/live"
 	"softib/internal/files"
 	"softib/operate/doctor"
 	"softib/operate/manager/health"
 	"softib/operate/wiring"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // topoFile writes a topology that change has changed.
@@ -102,6 +105,51 @@ func TestTopoCheckLive(t *testing.T) {
 	wants(t, broken(t, exitFailed, []string{"differ: 1 difference"}, "topo", "diff", spec, "live"),
 		"missing      only in A: leaf5[7] spine3[5]")
 	wants(t, shown(t, "topo", "bom", "live"), "12 switches, 63 cables")
+}
+
+// Who judges a fabric while its manager is at work, for longer than anybody waits, is told so.
+func TestSweepUnderWay(t *testing.T) {
+	l := newLab(t, "star:3", &sm.Config{SweepInterval: -1})
+	l.rests()
+	defer func(d time.Duration) { settlePatience = d }(settlePatience)
+	settlePatience = 50 * time.Millisecond
+	const note = "note: fabric default is being swept"
+	if _, errs, err := softib(t, "topo", "check", "live"); err != nil || strings.Contains(errs, note) {
+		t.Errorf("a fabric at rest: %v, %s", err, errs)
+	}
+	// A cable that swallows what the manager asks keeps it waiting, and its link from being ACTIVE.
+	h3 := l.ref("h3", 1)
+	if err := l.SetFault(h3, live.Fault{Drop: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for _, up := range []bool{false, true} {
+		if err := l.SetLink(h3, up); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, errs, _ := softib(t, "topo", "check", "live"); !strings.Contains(errs, note) {
+		t.Errorf("nothing is said of a sweep: %s", errs)
+	}
+}
+
+// What is passed over in a dump is named, and not at any length.
+func TestDumpWarnings(t *testing.T) {
+	text, err := os.ReadFile("../../proto/topo/testdata/dumps/small.ibnetdiscover")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "noisy.topo")
+	noise := "user@host:~$ ibnetdiscover\n" + strings.Repeat("src/query_smp.c:195; bad status 110\n", 6)
+	if err := os.WriteFile(file, append([]byte(noise), text...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, errs, _ := softib(t, "topo", "check", file)
+	wants(t, errs, "warning: "+file+`: line 1: "user@host:~$ ibnetdiscover" is nothing that ibnetdiscover writes`,
+		"warning: "+file+`: line 5: "src/query_smp.c:195; bad status 110"`,
+		"warning: "+file+": and 2 lines more like these")
+	if n := strings.Count(errs, "warning: "); n != remarksShown+1 {
+		t.Errorf("%d warnings:\n%s", n, errs)
+	}
 }
 
 // A dump is its twin: speeds that PortInfo does not have, and lanes that are dead, too.
