@@ -278,7 +278,7 @@ func (p *person) mpiByTCP(from, a, b string) {
 		"btl_tcp_if_include": "ib0", "oob_tcp_if_include": "ib0"} {
 		args = append(args, "--mca", name, value)
 	}
-	out, errs, status := p.softib(append(args, exchangeProgram(p), "pingpong")...)
+	out, errs, status := p.softib(append(args, exchangeProgram(p, filepath.Dir(p.bin)), "pingpong")...)
 	said := exchanged.FindAllStringSubmatch(out, -1)
 	if status != 0 || len(said) != 2 {
 		p.Fatalf("mpirun ends with %d: %s%s", status, out, errs)
