@@ -96,7 +96,7 @@ type surveyRequest struct {
 }
 
 // examination is a fabric that was looked at, with what only its own process knows. Its nodes are passed on apart, one
-// after the other: of 45,056 hosts they are half a gigabyte.
+// after the other: of 45,056 hosts they are hundreds of megabytes.
 type examination struct {
 	Before *survey.Survey
 	Routes *route.Report
