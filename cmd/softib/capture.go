@@ -65,14 +65,8 @@ wait a second for it, and are then left out of the capture and counted.
 				defer f.close()
 				out = f
 			}
-			r.What, r.Count = args, count
-			ctx := cmd.Context()
-			if length > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, length)
-				defer cancel()
-			}
-			return p.capture(ctx, r, out, newTerminal(cmd.ErrOrStderr()))
+			r.What, r.Count, r.For = args, count, length
+			return p.capture(cmd.Context(), r, out, newTerminal(cmd.ErrOrStderr()))
 		},
 	}
 	nameFlag(cmd, &name)
@@ -112,7 +106,9 @@ func (l *lateFile) close() {
 type captureRequest struct {
 	What  []string `json:"what"`
 	Count int      `json:"count,omitempty"`
-	JSON  bool     `json:"json,omitempty"`
+	// For is how long, from when it has begun; 0 is until the client has enough.
+	For  time.Duration `json:"for,omitempty"`
+	JSON bool          `json:"json,omitempty"`
 }
 
 // captured is what came of a capture; it is in the answer that follows the packets.
@@ -261,7 +257,7 @@ func (x *reel) take(spare []byte) []byte {
 
 // capture answers a client.
 func (s *server) capture(ctx context.Context, q captureRequest, r *control.Reply[captured]) error {
-	if len(q.What) < 1 || len(q.What) > 2 || q.Count < 0 {
+	if len(q.What) < 1 || len(q.What) > 2 || q.Count < 0 || q.For < 0 {
 		return errors.New("the request has no capture: want a node or the two ends of a link")
 	}
 	refs, err := s.portsToCapture(q.What)
@@ -277,6 +273,9 @@ func (s *server) capture(ctx context.Context, q captureRequest, r *control.Reply
 	stop, err := s.f.Capture(refs, x)
 	if err != nil {
 		return err
+	}
+	if q.For > 0 {
+		defer time.AfterFunc(q.For, cancel).Stop()
 	}
 	stopped := false
 	end := func() error {

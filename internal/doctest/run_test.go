@@ -176,7 +176,7 @@ func (s *shell) atSource(program string) {
 }
 
 // progressLine is what a command says to standard error that takes more than a second.
-var progressLine = regexp.MustCompile(`(?m)^[a-z][a-z ,]*: [0-9]+ s\n`)
+var progressLine = regexp.MustCompile(`(?m)^[a-z].*(: [0-9]+ s|\([0-9.]+m?s(, at a load of [0-9]+ on .*)?\))\n`)
 
 // takenLine is what is said where a fabric of another test has the port of the documents.
 var takenLine = regexp.MustCompile(`(?m)^note +\S+ is taken, .*\n`)
@@ -188,7 +188,7 @@ var lasting = regexp.MustCompile(` -D [0-9]+\b`)
 // What has to agree about it does: it is the same for all of a document.
 func (s *shell) longer(option string) string {
 	if s.slower == 0 {
-		s.slower = min(int(patience.For(time.Second)/time.Second), 5)
+		s.slower = min(int(patience.For(time.Second)/time.Second), 3)
 	}
 	sec, err := strconv.Atoi(option[len(" -D "):])
 	if err != nil {
