@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"softib/node/cm"
+	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
@@ -102,6 +103,29 @@ func TestConnect(t *testing.T) {
 	}
 	a.quiet()
 	b.quiet()
+}
+
+// TestConnectSelf: what goes from a port to itself is under way for no time at all, but who is to acknowledge it is a
+// process like others.
+func TestConnectSelf(t *testing.T) {
+	w := up(t, "star:2", defaults)
+	a, b := w.program(t, "h1"), w.program(t, "h1")
+	b.listen(psTCP, 7471, 0)
+	id := a.route(psTCP, "198.18.0.1:7471", 0)
+	a.do(cmdConnect, connectBody(id, connParam{qpn: 0x123, retryCount: 7, rnrRetryCount: 7}))
+	e := b.expect(evtConnectRequest)
+	b.do(cmdAccept, acceptBody(e.id, 77, &connParam{qpn: 0x456}))
+	a.expect(evtConnectResponse)
+	for _, x := range []struct {
+		c  *client
+		id uint32
+	}{{a, id}, {b, e.id}} {
+		attr := x.c.do(cmdInitQPAttr, queryBody(x.id, uint32(cm.QPRTS)))
+		if timeout := attr[134]; timeout < hca.AckDelay {
+			t.Errorf("an acknowledgement is waited for 4.096 us * 2^%d, and its sender may take 2^%d", timeout,
+				hca.AckDelay)
+		}
+	}
 }
 
 func TestReject(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"softib/node/cm"
+	"softib/node/hca"
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -61,7 +62,7 @@ func openPort(h *host, info *Port) (*endPort, error) {
 		groups: map[groupKey]*group{}, outside: map[cm.ConnID]*Conn{}, services: map[uint64]*service{},
 		done: make(chan struct{}),
 		engine: cm.New(cm.Config{Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), CAGUID: info.NodeGUID,
-			Port: info.Shown, Grace: grace}),
+			AckDelay: hca.AckDelay, Port: info.Shown, Grace: grace}),
 	}
 	name := fmt.Sprintf("rdma_cm on %s port %d", h.name, info.Num)
 	p.cmAgent, err = session.Register(madrpc.Registration{

@@ -143,7 +143,7 @@ func deviceSheet(n *topo.Node) sheet {
 		"max_mcast_qp_attach":       dec(l.MaxMcastQPAttach),
 		"max_total_mcast_qp_attach": dec(int(l.MaxMcastGrp) * int(l.MaxMcastQPAttach)), "max_ah": dec(l.MaxAH),
 		"max_srq": dec(l.MaxSRQ), "max_srq_wr": dec(l.MaxSRQWR), "max_srq_sge": dec(l.MaxSGE),
-		"max_pkeys": dec(hca.PartitionCap), "local_ca_ack_delay": "15",
+		"max_pkeys": dec(hca.PartitionCap), "local_ca_ack_delay": dec(hca.AckDelay),
 		"completion timestamp_mask": "0xffffffffffffffff", "hca_core_clock": "1000000kHZ",
 		"rx_hash_function": "0x0", "rx_hash_fields_mask": "0x0", "qp_rate_limit_min": "1000kbps",
 		"qp_rate_limit_max": "4294967295kbps", "supported_qp": "SUPPORT_UD",

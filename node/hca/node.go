@@ -17,6 +17,10 @@ const (
 	GUIDCap      = 128
 )
 
+// AckDelay is how long an adapter may take to acknowledge (Local CA ACK Delay), 4.096 us * 2^n: 134 ms, since a process
+// on a busy machine answers late.
+const AckDelay = 15
+
 // ErrNode is matched by every management write that an adapter refused.
 var ErrNode = errors.New("adapter table")
 

@@ -195,7 +195,6 @@ const (
 		C.IBV_DEVICE_CHANGE_PHY_PORT | C.IBV_DEVICE_CURR_QP_STATE_MOD | C.IBV_DEVICE_PORT_ACTIVE_EVENT |
 		C.IBV_DEVICE_SYS_IMAGE_GUID | C.IBV_DEVICE_RC_RNR_NAK_GEN | C.IBV_DEVICE_MEM_WINDOW | C.IBV_DEVICE_XRC |
 		C.IBV_DEVICE_MEM_WINDOW_TYPE_2B | C.IBV_DEVICE_SRQ_RESIZE | C.IBV_DEVICE_RESIZE_MAX_WR
-	ackDelay = 15 // 134 ms: a process on a busy machine answers late
 )
 
 //export softib_query_device
@@ -217,7 +216,7 @@ func softib_query_device(context uint32, a *C.struct_ibv_device_attr) int32 {
 		max_res_rd_atom: C.int(min(uint64(l.MaxRDAtomic)*uint64(l.MaxQP), 1<<31-1)),
 		max_mcast_grp:   C.int(l.MaxMcastGrp), max_mcast_qp_attach: C.int(l.MaxMcastQPAttach),
 		max_total_mcast_qp_attach: C.int(min(uint64(l.MaxMcastGrp)*uint64(l.MaxMcastQPAttach), 1<<31-1)),
-		device_cap_flags:          capFlags, max_pkeys: hca.PartitionCap, local_ca_ack_delay: ackDelay,
+		device_cap_flags:          capFlags, max_pkeys: hca.PartitionCap, local_ca_ack_delay: hca.AckDelay,
 		phys_port_cnt: C.uint8_t(c.dev.NumPorts()), atomic_cap: C.IBV_ATOMIC_HCA,
 	}
 	setText(a.fw_ver[:], ad.Firmware)
