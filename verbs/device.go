@@ -28,6 +28,9 @@ type engine interface {
 	// LeaveQuiet gives the engine back after a call that put nothing under way,
 	// such as posting a receive.
 	LeaveQuiet()
+	// TakeIn takes in what has come and sends what is due, before a call that changes a queue pair's state. Last says
+	// that the queue pair ends: peers are given the time to take in what it sent.
+	TakeIn(last bool)
 	// Poll moves arrived completions of cq to out. It also does what has to be
 	// done for them to arrive, so a caller may spin on it.
 	Poll(cq *hca.CQ, out []hca.WC) int

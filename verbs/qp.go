@@ -79,6 +79,9 @@ func (q *QP) Caps() Caps { return Caps(q.qp.Caps()) }
 
 // Modify sets the attributes that mask names: ibv_modify_qp. Connect and Ready do what most programs need of it.
 func (q *QP) Modify(a QPAttr, mask AttrMask) error {
+	if mask&MaskState != 0 {
+		q.ctx.dev.TakeIn(a.State == StateErr || a.State == StateReset)
+	}
 	h := q.ctx.dev.Enter()
 	defer q.ctx.dev.Leave()
 	return refused(h.ModifyQP(q.qp, *(*hca.QPAttr)(unsafe.Pointer(&a)), hca.AttrMask(mask)))
@@ -179,7 +182,10 @@ func (q *QP) detachAll() error {
 
 // Close destroys the queue pair, which must not be in a multicast group any more. What was posted goes without a
 // completion; to see completions of everything, modify to StateErr before and poll.
-func (q *QP) Close() error { return free(q.ctx, q.qp, (*hca.HCA).DestroyQP) }
+func (q *QP) Close() error {
+	q.ctx.dev.TakeIn(true)
+	return free(q.ctx, q.qp, (*hca.HCA).DestroyQP)
+}
 
 // Info is what a peer needs to know to connect. It is plain data, and goes through encoding/json or a format of the
 // program's own.

@@ -144,6 +144,52 @@ func TestOneSided(t *testing.T) {
 	a.wait(verbs.WCRemAccessErr)
 }
 
+// taker counts how often a device was told to take in what has come.
+type taker struct {
+	verbs.Device
+	n    int
+	last bool
+}
+
+func (s *taker) TakeIn(last bool) {
+	s.n++
+	s.last = last
+	s.Device.TakeIn(last)
+}
+
+// TestTakenInFirst: what may end a queue pair's work comes after what lies in the rings, or a program would find sends
+// flushed that its peer has acknowledged.
+func TestTakenInFirst(t *testing.T) {
+	f := fabric(t, "star:2")
+	s := open(t, f.Hosts()[0], 64)
+	d := &taker{Device: f.Hosts()[0].Device()}
+	s.ctx = verbs.Open(d)
+	s.pd, s.cq = must(s.ctx.AllocPD())(t), must(s.ctx.CreateCQ(4))(t)
+	q := s.qp(verbs.RC)
+	for _, c := range []struct {
+		name string
+		do   func() error
+		want int
+		last bool
+	}{
+		{"initialising", func() error {
+			return q.Modify(verbs.QPAttr{State: verbs.StateInit, Port: 1},
+				verbs.MaskState|verbs.MaskPort|verbs.MaskPKeyIndex|verbs.MaskAccess)
+		}, 1, false},
+		{"other rights", func() error {
+			return q.Modify(verbs.QPAttr{Access: verbs.AccessRemoteWrite}, verbs.MaskAccess)
+		}, 0, false},
+		{"flushing", func() error { return q.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.MaskState) }, 1, true},
+		{"closing", q.Close, 1, true},
+	} {
+		d.n, d.last = 0, false
+		check(t, c.do())
+		if d.n != c.want || d.last != c.last {
+			t.Errorf("%s takes in %d times, for the last time: %v; want %d, %v", c.name, d.n, d.last, c.want, c.last)
+		}
+	}
+}
+
 func TestSharedReceiveQueueAndXRC(t *testing.T) {
 	f := fabric(t, "star:2")
 	a, b := open(t, f.Hosts()[0], 4096), open(t, f.Hosts()[1], 4096)

@@ -193,8 +193,7 @@ func (e *Endpoint) LeaveQuiet() {
 // the rings are judged by the port as it was when they came.
 func (e *Endpoint) SetPort(n ib.PortNum, p hca.Port) {
 	e.mu.Lock()
-	for i := 0; i < ringCells/drainMax && e.drainAll() > 0; i++ {
-	}
+	e.takeAll()
 	if old := e.eng.Port(n); old != nil {
 		p.PKeyViolations, p.QKeyViolations = old.PKeyViolations, old.QKeyViolations
 		e.eng.SetPort(n, p)

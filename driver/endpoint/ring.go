@@ -137,7 +137,10 @@ type Out struct {
 	// Of knocking: where taken was when last looked at, and since when.
 	seen  uint32
 	since ib.Time
-	_     [64]byte
+	// idle: the receiver has been waited for in vain, when taken was idleAt.
+	idle   bool
+	idleAt uint32
+	_      [64]byte
 }
 
 // OtherUser stands for the number of a process whose memory is none of our business, nor ours of its.

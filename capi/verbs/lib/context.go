@@ -122,18 +122,11 @@ func softib_settle() int32 {
 	// Whoever opens or closes a device at this moment has other worries.
 	if opened.mu.TryLock() {
 		for _, d := range opened.all {
-			settle(d)
+			d.TakeIn(true)
 		}
 		opened.mu.Unlock()
 	}
 	return 0
-}
-
-// settle sends what is due. Polling leaves acknowledgements to the next call, which may be the one that destroys
-// their queue pair; the peer would wait for them in vain.
-func settle(d device) {
-	d.Enter()
-	d.Leave()
 }
 
 // destroyAll ends what a program left behind, what uses others first.

@@ -156,7 +156,7 @@ func softib_destroy_qp(handle uint32) int32 {
 	if o == nil {
 		return einval
 	}
-	settle(o.ctx.dev)
+	o.ctx.dev.TakeIn(true)
 	return destroy(&table.qps, handle, func(h *hca.HCA, q *hca.QP) error {
 		if o.shared() {
 			return nil
@@ -230,7 +230,7 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 		AH: ahAttr(&a.ah_attr), AltAH: ahAttr(&a.alt_ah_attr),
 	}
 	if m&hca.MaskState != 0 {
-		settle(o.ctx.dev)
+		o.ctx.dev.TakeIn(v.State == hca.StateErr || v.State == hca.StateReset)
 	}
 	var err error
 	h := o.ctx.dev.Enter()
