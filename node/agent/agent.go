@@ -19,6 +19,8 @@ type Agent struct {
 
 	// keys guards each port of a channel adapter; a switch has one key, that of port 0.
 	keys []mkeyState
+	// terms is the secret of managers that rule in turn; 0 if these do not.
+	terms uint64
 
 	req request // the one being served; here so that serving allocates nothing
 

@@ -2,7 +2,23 @@
 
 package agent
 
-var plantOpen bool
+var plantOpen, plantTerms bool
 
-// Plant switches a bug on: who shows no M_Key at all is let in. It exists in builds with the tag plant only.
-func Plant(open bool) { plantOpen = open }
+// Bug is one that torture has to find. It exists in builds with the tag plant only.
+type Bug uint8
+
+// Bugs.
+const (
+	Open     Bug = iota // who shows no M_Key at all is let in
+	OldTerms            // requests of a term that is over are carried out
+)
+
+// Plant switches a bug on or off.
+func Plant(b Bug, on bool) {
+	switch b {
+	case Open:
+		plantOpen = on
+	case OldTerms:
+		plantTerms = on
+	}
+}

@@ -125,6 +125,9 @@ func (a *Agent) portInfo(r *request) mad.Status {
 			return failed(err)
 		}
 		if kind, _ := a.mask(port); kind&kindEnd != 0 {
+			if next.MKey != key.key {
+				key.ours = a.isOurs(port, next.MKey)
+			}
 			key.set(&next)
 			r.mkey = next.MKey // its setter may see it
 		}

@@ -88,7 +88,7 @@ func (a *Agent) handleSMP(now ib.Time, inPort ib.PortNum, from ib.LID, v mad.Vie
 		return 0, false // for a manager, and has no response
 	}
 	key := a.keyPort(inPort)
-	if !a.keys[key].admit(now, m, v.MKey()) {
+	if a.terms != 0 && !a.hear(key, v.MKey()) || !a.keys[key].admit(now, m, v.MKey()) {
 		a.badMKey(key, from, v)
 		return 0, false
 	}
