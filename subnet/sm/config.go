@@ -2,6 +2,7 @@ package sm
 
 import (
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/subnet/policy"
 	"softib/subnet/route"
@@ -24,6 +25,12 @@ type Config struct {
 	// MKeyPerPort gives every port a key of its own, made from MKey, which no datagram carries then: who finds out the
 	// key of one port has no other.
 	MKeyPerPort bool
+	// Term is for managers that rule in turn, by an agreement of their own: what a manager sends says its term, and
+	// nodes that know the secret Terms carry out nothing of an earlier one than they have heard of. It goes with M_Keys
+	// of ports' own or with none; where all ports have one key, that is shown and says no term.
+	Terms   uint64
+	Term    uint32
+	termKey uint64 // what is shown to ports that have no key
 	// Trusted are the ports at which other managers may run; nil is all.
 	Trusted []ib.GUID
 	// FirstLID is where new addresses begin; those before it are given when no other is left.
@@ -123,6 +130,9 @@ func orElse[T comparable](v *T, d T) {
 // withDefaults fills in what nobody said.
 func (c Config) withDefaults() Config {
 	c.guardless()
+	if c.Terms != 0 {
+		c.termKey = mad.TermKey(c.Terms, 0, c.Term)
+	}
 	orElse(&c.Prefix, ib.DefaultGIDPrefix)
 	orElse(&c.Engines, DefaultEngines)
 	orElse(&c.Window, DefaultWindow)

@@ -313,14 +313,14 @@ func (m *Manager) Resign(now ib.Time) bool {
 // OpenSM wants to see the port's M_Key.
 func (m *Manager) tellPeer(port ib.GUID, path []ib.PortNum, cmd uint32, info *mad.SMInfo) {
 	r := request{what: tell, set: true, attr: mad.AttrSMInfo, mod: cmd, node: subnet.None}
-	info.Append(m.directed(&r, path, m.mkey(port)))
+	info.Append(m.directed(&r, path, m.MKey(port)))
 	m.queue(r)
 }
 
 // askPeer sends a Get(SMInfo) in the same way.
 func (m *Manager) askPeer(port ib.GUID, path []ib.PortNum) {
 	r := request{what: askManager, attr: mad.AttrSMInfo, node: subnet.None}
-	m.directed(&r, path, m.mkey(port))
+	m.directed(&r, path, m.MKey(port))
 	m.queue(r)
 }
 
@@ -461,7 +461,7 @@ func (m *Manager) handleSMInfo(env mad.Envelope, v mad.View) {
 	}
 	// The key is shown to whoever asks: OpenSM takes a manager that does not show the right one for a stranger's, and
 	// only privileged programs can send to QP0 at all. Where every port has a key of its own, who asks has to know it.
-	if m.cfg.MKeyPerPort && v.MKey() != m.mkey(m.guid) {
+	if m.cfg.MKeyPerPort && v.MKey() != m.MKey(m.guid) {
 		own.SMKey = 0
 	}
 	clear(resp[mad.SMPDataOff:][:mad.SMPDataLen])

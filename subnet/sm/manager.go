@@ -117,7 +117,7 @@ func New(cfg Config) *Manager {
 		routers: map[ib.GUID]*routerPort{},
 		actual:  map[ib.GUID][]ib.PortNum{},
 		lame:    map[lamePort]int{}, deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
-	m.keys, m.guid = newKeyring(m.cfg.Memory.MKeys), m.cfg.Self
+	m.keys, m.guid = newKeyring(&m.cfg), m.cfg.Self
 	m.keys.neighbors = maps.Clone(m.cfg.Memory.Neighbors)
 	m.width = m.cfg.Window
 	var refused []ib.GUID

@@ -38,8 +38,11 @@ type MKeyPolicy struct {
 
 // KeyOf is the key that a port is to have.
 func (c *Config) KeyOf(g ib.GUID) uint64 {
-	if !c.MKeyPerPort || c.MKey == 0 {
+	switch {
+	case !c.MKeyPerPort || c.MKey == 0:
 		return c.MKey
+	case c.Terms != 0:
+		return mad.TermKey(c.Terms, g, c.Term)
 	}
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], c.MKey)
@@ -67,8 +70,11 @@ func (m *Manager) keyOf(g ib.GUID) uint64 {
 
 // commonKey is the key to speak with to a port of which nothing is known; 0 where there is none for all.
 func (c *Config) commonKey() uint64 {
-	if c.MKeyPerPort {
+	switch {
+	case c.MKeyPerPort:
 		return 0
+	case c.MKey == 0:
+		return c.termKey
 	}
 	return c.MKey
 }
@@ -76,10 +82,12 @@ func (c *Config) commonKey() uint64 {
 // keysTried bounds how many keys are tried at a port that does not answer.
 const keysTried = 8
 
-func newKeyring(memory map[ib.GUID]uint64) keyring {
+// newKeyring begins with what the manager before has found out, but for keys of its term: ports take this one's.
+func newKeyring(c *Config) keyring {
+	memory := c.Memory.MKeys
 	k := keyring{of: make(map[ib.GUID]uint64, len(memory)), renewal: renewal{next: ib.Never}}
 	for g, key := range memory { // tidy: order-free
-		if key != 0 {
+		if _, old := mad.TermOf(c.Terms, g, key); key != 0 && (c.Terms == 0 || !old) {
 			k.of[g] = key
 		}
 	}
@@ -107,8 +115,16 @@ func (k *keyring) memory() map[ib.GUID]uint64 {
 	return out
 }
 
-// mkey is the key to speak to a port with.
+// mkey is the key to speak to a port with: its own, or where it has none the one that says our term.
 func (m *Manager) mkey(g ib.GUID) uint64 {
+	if k := m.MKey(g); k != 0 {
+		return k
+	}
+	return m.cfg.termKey
+}
+
+// MKey is the key that a port has, by the GUID of the end port; 0 if it has none.
+func (m *Manager) MKey(g ib.GUID) uint64 {
 	if len(m.keys.of) > 0 {
 		if k, ok := m.keys.of[g]; ok {
 			return k
@@ -116,9 +132,6 @@ func (m *Manager) mkey(g ib.GUID) uint64 {
 	}
 	return m.keyOf(g)
 }
-
-// MKey is the key that a port is spoken to with, by the GUID of the end port.
-func (m *Manager) MKey(g ib.GUID) uint64 { return m.mkey(g) }
 
 // mkeyAt is the key to speak to the port of an address with.
 func (m *Manager) mkeyAt(l ib.LID) uint64 {
@@ -136,7 +149,7 @@ func (m *Manager) Keys() *subnet.Keys {
 		return nil
 	}
 	k := &subnet.Keys{ByGUID: map[ib.GUID]uint64{}, Subnet: m.sub}
-	m.sub.EachEnd(func(_ subnet.Ref, p *subnet.Port) { k.ByGUID[p.GUID] = m.mkey(p.GUID) })
+	m.sub.EachEnd(func(_ subnet.Ref, p *subnet.Port) { k.ByGUID[p.GUID] = m.MKey(p.GUID) })
 	return k
 }
 

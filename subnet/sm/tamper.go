@@ -166,7 +166,7 @@ func (s *sweep) suspects(r subnet.Ref) string {
 	switch {
 	case len(others) > 0:
 		return fmt.Sprintf("Other managers in sight: %v", slices.Compact(others))
-	case s.m.mkey(s.guidOf(r.Node, r.Port)) == 0:
+	case s.m.MKey(s.guidOf(r.Node, r.Port)) == 0:
 		return "It has no M_Key: any host could have written there"
 	}
 	return "No other manager is in sight: it was one that has gone, or whoever knows its M_Key"
