@@ -349,15 +349,19 @@ func (j *joined) hear(e cluster.Event) {
 // run gives the fabric to the trunks, and has its manager run while this machine is the master.
 func (j *joined) run(ctx context.Context, f *fabric, t *tenancy) {
 	j.serveTenants(t)
+	terms := manager.Derive(j.secret, "terms")
+	f.SetTerms(terms)
 	j.trunks.serve(f.Fabric)
 	if f.ruler == nil {
 		return
 	}
+	f.ruler.cfg.Terms = terms
 	j.done.Go(func() {
 		said := ""
 		for {
 			text := ""
-			if err := f.ruler.rule(ctx, j.member.IsMaster()); err != nil {
+			term, mine := j.member.Reign()
+			if err := f.ruler.rule(ctx, mine, uint32(term)); err != nil {
 				text = err.Error()
 			}
 			if text != said && text != "" {
@@ -366,7 +370,7 @@ func (j *joined) run(ctx context.Context, f *fabric, t *tenancy) {
 			said = text
 			select {
 			case <-ctx.Done():
-				_ = f.ruler.rule(ctx, false)
+				_ = f.ruler.rule(ctx, false, 0)
 				return
 			case <-j.rulers:
 				j.refresh(t)

@@ -23,6 +23,7 @@ type ruler struct {
 
 	mu   sync.Mutex
 	run  *smrun.Runner // nil while another rules
+	term uint32        // of run
 	stop context.CancelFunc
 	// told is called with each manager that begins, and returns what to do when it ends.
 	told func(*smrun.Runner) func()
@@ -62,17 +63,24 @@ func (r *ruler) tell(begins func(*smrun.Runner) func()) {
 	}
 }
 
-// rule begins to manage the subnet, or ends it. When it has ended nothing more is written.
-func (r *ruler) rule(ctx context.Context, on bool) error {
+// rule begins to manage the subnet, or ends it: what this machine writes says the term, and nodes take nothing of one
+// that is over. When it has ended nothing more is written.
+func (r *ruler) rule(ctx context.Context, on bool, term uint32) error {
 	r.mu.Lock()
-	is := r.run != nil
+	is, same := r.run != nil, r.term == term
 	r.mu.Unlock()
-	switch {
-	case on == is:
-		return nil
-	case on:
-		return r.start(ctx)
+	if is && !(on && same) {
+		r.rest() // another may have ruled in between
+		is = false
 	}
+	if on && !is {
+		return r.start(ctx, term)
+	}
+	return nil
+}
+
+// rest ends the manager that runs.
+func (r *ruler) rest() {
 	r.mu.Lock()
 	r.stop()
 	<-r.run.Done()
@@ -84,16 +92,16 @@ func (r *ruler) rule(ctx context.Context, on bool) error {
 	if r.follow != nil {
 		r.follow()
 	}
-	return nil
 }
 
 // start begins to manage the subnet.
-func (r *ruler) start(ctx context.Context) (err error) {
+func (r *ruler) start(ctx context.Context, term uint32) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	cfg, store := r.cfg, tenant.Store(nil)
+	cfg.Term, r.term = term, term
 	if r.tenants != nil {
-		if store, cfg, err = r.tenants.begin(r.cfg); err != nil {
+		if store, cfg, err = r.tenants.begin(cfg); err != nil {
 			return err
 		}
 	}

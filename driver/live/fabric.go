@@ -80,6 +80,7 @@ type Fabric struct {
 	eng    *fabric.Engine
 	plane  *plane
 	faulty []*inspect.FaultState
+	terms  uint64 // of managers that rule in turn, see SetTerms
 	// falseGUIDs are the nodes that answer with another's.
 	falseGUIDs []inspect.FalseGUID
 	captures   []*capture

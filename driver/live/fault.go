@@ -128,6 +128,7 @@ func (f *Fabric) ResetSwitch(node int) error {
 	cfg.Identity, cfg.Supported = identity(f.graph, n.topo)
 	n.mgmt = ibswitch.NewNode(n.sw, cfg)
 	n.agent = agent.New(n.mgmt)
+	n.agent.SetTerms(f.terms)
 	if i := f.falseGUID(node); i >= 0 {
 		n.agent.SetNodeGUID(f.falseGUIDs[i].GUID)
 	}

@@ -169,3 +169,15 @@ func (f *Fabric) GuardManagement(on bool, managers []topo.PortRef) {
 		}
 	}
 }
+
+// SetTerms tells all nodes that run here the secret of managers that rule in turn: agent.SetTerms says what for.
+func (f *Fabric) SetTerms(secret uint64) {
+	f.lock(f.Now())
+	defer f.mu.Unlock()
+	f.terms = secret
+	for _, n := range f.nodes {
+		if n != nil {
+			n.agent.SetTerms(secret)
+		}
+	}
+}

@@ -17,7 +17,10 @@ import (
 
 	"softib/internal/built"
 	"softib/internal/netpair"
+	"softib/operate/cluster"
+	mgmt "softib/operate/manager"
 	"softib/operate/status"
+	"softib/proto/mad"
 )
 
 // machines are three, a, b and c, in network namespaces of their own at a bridge, with etcd on a fourth.
@@ -287,6 +290,7 @@ func TestMachines(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
+	t.Run("terms", func(t *testing.T) { m.terms(t) })
 	// From here on there are tenants, whichever machine rules: one has all hosts that are tried, others come and go.
 	book := tenants{"red": "h1,h13,h32"}
 	t.Run("tenants", func(t *testing.T) {
@@ -349,6 +353,59 @@ func TestMachines(t *testing.T) {
 		m.await(t, spannedHosts, all...)
 	})
 	t.Run("at random", func(t *testing.T) { m.atRandom(t, hosts, book) })
+}
+
+// terms asks switches of all machines in the name of the manager that rules, of one before it, and of nobody: what a
+// manager has sent before it was deposed is not carried out.
+func (m *machines) terms(t *testing.T) {
+	t.Helper()
+	out := m.must(t, m.Command(t.Context(), etcdMachine, "curl", "-s", "-d", `{"key":"AA==","range_end":"AA=="}`,
+		"http://"+netpair.Address(etcdMachine)+":2379/v3/kv/range"))
+	var all struct {
+		KVs []struct {
+			Key, Value []byte
+			Mod        uint64 `json:"mod_revision,string"`
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var spec cluster.Spec
+	var term uint32
+	for _, kv := range all.KVs {
+		switch {
+		case strings.HasSuffix(string(kv.Key), cluster.MasterKey):
+			term = uint32(kv.Mod)
+		case strings.HasSuffix(string(kv.Key), "/sections/"+cluster.SpecSection):
+			if err := json.Unmarshal(kv.Value, &spec); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	secret := mgmt.Derive(spec.Secret, "terms")
+	if secret == 0 || term == 0 {
+		t.Fatalf("in etcd are secret %q and term %d:\n%s", spec.Secret, term, out)
+	}
+	ask := func(leaf int, key uint64, ms int) error {
+		lid := strings.TrimSpace(m.must(t, m.on(t.Context(), 0, "exec", "h1", "--", "sh", "-c",
+			fmt.Sprintf(`ibswitches | sed -n 's/.*"leaf%d".* lid \([0-9]*\) .*/\1/p'`, leaf))))
+		out, err := m.on(t.Context(), 0, "exec", "h1", "--", "smpquery", "-t", fmt.Sprint(ms), "-y",
+			fmt.Sprintf("%#x", key), "switchinfo", lid).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+	for _, leaf := range []int{1, 4, 8} { // of a, b and c
+		for what, key := range map[string]uint64{"nobody": 0, "who rules": mad.TermKey(secret, 0, term)} {
+			if err := ask(leaf, key, 5000); err != nil {
+				t.Errorf("leaf%d does not answer %s: %v", leaf, what, err)
+			}
+		}
+		if ask(leaf, mad.TermKey(secret, 0, term-1), 100) == nil {
+			t.Errorf("leaf%d answers who ruled before", leaf)
+		}
+	}
 }
 
 // tenants are those that were acknowledged, with their hosts.

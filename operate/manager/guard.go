@@ -72,17 +72,22 @@ func (g *Guard) Agree(secret []byte) {
 	if len(secret) == 0 || len(g.trusted) > 0 {
 		return // the operator's
 	}
-	made := func(what string) uint64 {
-		m := hmac.New(sha256.New, secret)
-		m.Write([]byte(what))
-		return max(binary.BigEndian.Uint64(m.Sum(nil)), 1)
-	}
 	if g.own.Key == 0 {
-		g.keys.Key = made("M_Key")
+		g.keys.Key = Derive(secret, "M_Key")
 	}
 	if g.smKey == sm.DefaultSMKey {
-		g.secret = made("SM_Key")
+		g.secret = Derive(secret, "SM_Key")
 	}
+}
+
+// Derive makes a key of a secret that several machines have, for one purpose; 0 of none.
+func Derive(secret []byte, what string) uint64 {
+	if len(secret) == 0 {
+		return 0
+	}
+	m := hmac.New(sha256.New, secret)
+	m.Write([]byte(what))
+	return max(binary.BigEndian.Uint64(m.Sum(nil)), 1)
 }
 
 // Again tells the switches once more whom they take management from: some may be new.

@@ -295,6 +295,15 @@ func (m *Member) IsMaster() bool {
 	return locked(m, func(e *cluster.Engine) bool { return m.ctx.Err() == nil && e.Master(now()) })
 }
 
+// Reign is the term of whoever is the master, and whether that is this machine, which may act as such now.
+func (m *Member) Reign() (term int64, mine bool) {
+	mine = locked(m, func(e *cluster.Engine) bool {
+		term = e.Term()
+		return e.Master(now())
+	})
+	return term, mine
+}
+
 // MasterName is who the master is, as far as is known; empty if there is none.
 func (m *Member) MasterName() string { return locked(m, (*cluster.Engine).MasterName) }
 
