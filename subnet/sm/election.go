@@ -313,14 +313,14 @@ func (m *Manager) Resign(now ib.Time) bool {
 // OpenSM wants to see the port's M_Key.
 func (m *Manager) tellPeer(port ib.GUID, path []ib.PortNum, cmd uint32, info *mad.SMInfo) {
 	r := request{what: tell, set: true, attr: mad.AttrSMInfo, mod: cmd, node: subnet.None}
-	info.Append(m.directed(&r, path, m.MKey(port)))
+	info.Append(m.directed(&r, path, m.mkey(port)))
 	m.queue(r)
 }
 
 // askPeer sends a Get(SMInfo) in the same way.
 func (m *Manager) askPeer(port ib.GUID, path []ib.PortNum) {
 	r := request{what: askManager, attr: mad.AttrSMInfo, node: subnet.None}
-	m.directed(&r, path, m.MKey(port))
+	m.directed(&r, path, m.mkey(port))
 	m.queue(r)
 }
 
@@ -449,6 +449,12 @@ func (m *Manager) handleSMInfo(env mad.Envelope, v mad.View) {
 	if v.Class() == mad.ClassSMDirect {
 		resp.SetReturning(true)
 	}
+	if term, ok := m.termOf(v.MKey()); ok && term != m.cfg.Term {
+		if mad.TermAfter(m.cfg.Term, term) {
+			return // it has been deposed, and will hear of that
+		}
+		m.depose(term)
+	}
 	own := m.info()
 	if v.Method() == mad.MethodSet {
 		var theirs mad.SMInfo
@@ -467,6 +473,30 @@ func (m *Manager) handleSMInfo(env mad.Envelope, v mad.View) {
 	clear(resp[mad.SMPDataOff:][:mad.SMPDataLen])
 	own.Append(resp[mad.SMPDataOff:mad.SMPDataOff])
 	m.out = append(m.out, outgoing{env: env.Reply(), data: resp})
+}
+
+// termOf is the term that a key shown to our port is of; false if it is of none.
+func (m *Manager) termOf(key uint64) (term uint32, ok bool) {
+	if m.cfg.Terms == 0 || key == 0 {
+		return 0, false
+	}
+	if term, ok = mad.TermOf(m.cfg.Terms, m.guid, key); !ok {
+		term, ok = mad.TermOf(m.cfg.Terms, 0, key)
+	}
+	return term, ok
+}
+
+// depose ends what this manager does: another rules by the agreement by which this one did. Whoever runs it ends it when
+// it hears of that, which may be later.
+func (m *Manager) depose(term uint32) {
+	if m.state == mad.SMNotActive {
+		return
+	}
+	m.become(mad.SMNotActive, "another manager rules, in term "+itoa(int(term)))
+	m.peers.next, m.peers.handing = ib.Never, 0
+	if m.sweep != nil {
+		m.sweep.abandon = true
+	}
 }
 
 // command carries out a Set(SMInfo) (IBA 14.4.1, figure of the state machine). False: it does not fit the state.
@@ -512,7 +542,7 @@ func (m *Manager) command(env mad.Envelope, v mad.View, theirs *mad.SMInfo) bool
 		m.peers.next = ib.Never
 		return true
 	case cmdStandby:
-		if m.state != mad.SMNotActive {
+		if m.state != mad.SMNotActive || m.cfg.Terms != 0 {
 			return false
 		}
 		m.become(mad.SMStandby, "told to stand by by "+theirs.GUID.String())

@@ -109,3 +109,36 @@ func TestTermsOfManagers(t *testing.T) {
 		})
 	}
 }
+
+// TestTermsDecide: of managers that rule in turn the one of the later term rules, whatever their priorities and whoever
+// was first; the other ends at once, also while its own machine has not told it yet.
+func TestTermsDecide(t *testing.T) {
+	const secret = 815
+	for _, later := range []int{0, 1} { // which of the two comes second
+		n := newNetwork(t, small)
+		for _, a := range n.agents {
+			a.SetTerms(secret)
+		}
+		cfg := func(k int, term uint32) Config {
+			return Config{Terms: secret, Term: term, Priority: []uint8{9, 2}[k]}
+		}
+		old := n.manage(2*(1-later), cfg(1-later, 7))
+		n.up(old)
+		began := n.now
+		now := n.manage(2*later, cfg(later, 8))
+		n.must(2*ib.Second, "the later term rules", func() bool { return n.ruled(now) })
+		if old.m.State() != mad.SMNotActive {
+			t.Errorf("the earlier one is %v", old.m.State())
+		}
+		t.Logf("after %v", n.now-began)
+		old.m.Sweep(n.now, "test")
+		n.rules(0, now)
+		// One that comes late, with a term that is over, is nobody.
+		old.die()
+		late := n.manage(2*(1-later), cfg(1-later, 6))
+		n.pass(20 * ib.Second)
+		if !n.ruled(now) && late.m.State() == mad.SMMaster {
+			t.Errorf("one of an earlier term rules\n%s", n.logs())
+		}
+	}
+}
