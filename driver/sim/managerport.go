@@ -33,14 +33,23 @@ type managerPort struct {
 	timerAt ib.Time
 	jobTime ib.Time
 	running bool
+	paused  bool
 }
 
 // Watcher is told what management does, at the moment it is done.
 type Watcher interface {
-	// Written says that the agent of a node has carried out a Set.
-	Written(node int, attr mad.AttrID, mod uint32)
+	// Served says that the agent of a node has answered a Get, or carried out a Set.
+	Served(node int, r *Request)
 	// Logged says what the manager of a host reports.
 	Logged(host int, e sm.Event)
+}
+
+// Request is one of subnet management.
+type Request struct {
+	Set  bool
+	Attr mad.AttrID
+	Mod  uint32
+	MKey uint64
 }
 
 // Watch tells w from now on.
@@ -92,6 +101,15 @@ func (s *Sim) StopManager(host int) {
 	s.setIsSM(st, false)
 }
 
+// PauseManager lets the process of a host's manager stand still, or go on. What it had asked to be sent goes out when it
+// goes on.
+func (s *Sim) PauseManager(host int, on bool) {
+	if st := s.hosts[host].manager; st != nil {
+		st.paused = on
+		s.manage(st)
+	}
+}
+
 // Manager is the manager that runs at a host; nil if there is none.
 func (s *Sim) Manager(host int) *sm.Manager {
 	if host < 0 || s.hosts[host].manager == nil {
@@ -112,7 +130,7 @@ func (s *Sim) setIsSM(st *managerPort, on bool) {
 
 // manage lets a manager, if there is one, do what it can now.
 func (s *Sim) manage(st *managerPort) {
-	if st == nil || st.running || s.hosts[st.host].stopped {
+	if st == nil || st.running || st.paused || s.hosts[st.host].stopped {
 		return
 	}
 	st.running = true

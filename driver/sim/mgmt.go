@@ -21,6 +21,10 @@ type manager struct {
 	}
 }
 
+// SetTerms tells all nodes the secret of managers that rule in turn: agent.SetTerms says what for. It comes before there
+// is a manager.
+func (s *Sim) SetTerms(secret uint64) { s.terms = secret }
+
 // Agent is the management agent of a node, for bringing a fabric up by the same calls that a subnet manager's datagrams
 // make. After a call that changes the node, call Managed.
 func (s *Sim) Agent(node int) *agent.Agent { return s.manager(node).Agent }
@@ -51,6 +55,7 @@ func (s *Sim) manager(node int) *manager {
 			m = &manager{agent.New(view), h, view}
 		}
 	}
+	m.SetTerms(s.terms)
 	s.nodes[node].manager = m
 	return m
 }
@@ -77,16 +82,15 @@ func (s *Sim) Managed(node int) {
 		}
 	}
 	s.stir(node)
-	for w, ok := s.written.Pop(); ok; w, ok = s.written.Pop() {
-		s.watcher.Written(w.node, w.attr, w.mod)
+	for w, ok := s.served.Pop(); ok; w, ok = s.served.Pop() {
+		s.watcher.Served(w.node, &w.Request)
 	}
 }
 
-// written is a Set that an agent has carried out.
-type written struct {
+// served is a request that an agent has answered.
+type served struct {
 	node int
-	attr mad.AttrID
-	mod  uint32
+	Request
 }
 
 // switchMgmt hands a packet that came for a switch itself, if there is one, to its agent, and sends
@@ -160,10 +164,11 @@ func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out
 		return 0, true
 	}
 	smp := mad.View(pkt.Payload)
-	wasResponse, wasSet := smp.Method().IsResponse(), smp.Method() == mad.MethodSet
+	asked := Request{Set: smp.Method() == mad.MethodSet, Attr: smp.AttrID(), Mod: smp.AttrMod(), MKey: smp.MKey()}
+	wasResponse := smp.Method().IsResponse()
 	v := m.DeliverFrom(s.Now(), in, pkt.LRH.SLID, fromHere, pkt.Payload)
-	if wasSet && smp.Method().IsResponse() && s.watcher != nil {
-		s.written.Push(written{node, smp.AttrID(), smp.AttrMod()})
+	if !wasResponse && smp.Method().IsResponse() && s.watcher != nil {
+		s.served.Push(served{node, asked})
 	}
 	switch v.Do {
 	case agent.SendPort, agent.SendLID, agent.AsAddressed:

@@ -120,10 +120,11 @@ type Sim struct {
 	autoActive bool              // links that train are activated at once
 	managed    bool              // a manager has run: before the first, nobody sends traps
 	gen        uint32            // managers that ever ran
+	terms      uint64            // of managers that rule in turn
 	saved      map[int]sm.Memory // by host: what its manager wrote down last
 	reductions *Reductions       // nil if there are none
 	watcher    Watcher
-	written    ib.Queue[written] // that the watcher is told of once the links have followed
+	served     ib.Queue[served] // that the watcher is told of once the links have followed
 }
 
 // nodeState is what the driver keeps for a node of the graph.

@@ -17,8 +17,12 @@ type watched struct {
 	sets int
 }
 
-func (w *watched) Written(int, mad.AttrID, uint32) { w.sets++ }
-func (w *watched) Logged(host int, e sm.Event)     { w.t.Logf("%12v h%d %v", e.At, host+1, e) }
+func (w *watched) Served(_ int, r *Request) {
+	if r.Set {
+		w.sets++
+	}
+}
+func (w *watched) Logged(host int, e sm.Event) { w.t.Logf("%12v h%d %v", e.At, host+1, e) }
 
 // quick is a manager that does not wait long.
 func quick(priority uint8) ManagerConfig {

@@ -39,6 +39,9 @@ type Management struct {
 	Tenants int      `json:",omitempty"`
 	Attacks []Attack `json:",omitempty"`
 
+	// Turns: managers rule in turn, by an agreement that is none of theirs, and what they send says whose turn it is.
+	Turns bool `json:",omitempty"`
+
 	Managers []Ruler
 	Faults   []MgmtFault
 	Conns    []MgmtConn
@@ -50,6 +53,11 @@ type Ruler struct {
 	Priority uint8
 	// At is when it starts, counted from when the first subnet is up; those with 0 bring it up.
 	At ib.Time
+	// Of managers that rule in turn: for how long the one before has stood still by then, how long after it that one
+	// wakes, and how long it takes that one to hear that it rules no longer.
+	Still, Wakes, Hears ib.Time `json:",omitempty"`
+	// Writes: it stands still as soon as it has written so many tables from then on, if it does before it is followed.
+	Writes int `json:",omitempty"`
 }
 
 // MgmtFaultKind sorts the faults of a Management.
@@ -123,7 +131,7 @@ func (sc *Management) Quiet() ib.Time {
 		t = max(t, sc.Faults[i].At+sc.Faults[i].For)
 	}
 	for i := range sc.Managers {
-		t = max(t, sc.Managers[i].At)
+		t = max(t, sc.Managers[i].At+sc.Managers[i].Wakes+sc.Managers[i].Hears)
 	}
 	for i := range sc.Attacks {
 		t = max(t, sc.Attacks[i].At+sc.Attacks[i].For)
@@ -157,6 +165,7 @@ func (sc *Management) config(k int, memory sm.Memory) sim.ManagerConfig {
 		PacketLife: packetLife, HOQLife: packetLife, LeafHOQLife: packetLife, Memory: memory,
 	}}
 	sc.guardKeys(sc.Managers[k].Host, &c)
+	sc.turn(k, &c)
 	return c
 }
 

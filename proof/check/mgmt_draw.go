@@ -64,6 +64,7 @@ func DrawManagement(seed uint64, hosts int) Management {
 	if one(3) {
 		sc.drawTenants(rng, n)
 	}
+	sc.drawTurns(rand.New(rand.NewPCG(seed, 0x7E2)), n)
 	// By randomness of its own, as Scenario.drawAdaptive.
 	if own := rand.New(rand.NewPCG(seed, 0xADA7)); own.IntN(3) == 0 {
 		sc.Adaptive = route.ByPacket + route.Choice(own.IntN(3))

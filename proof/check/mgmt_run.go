@@ -40,8 +40,12 @@ type reign struct {
 	changes   []ib.Time // when links went or came
 	// headless is until when a manager may be missed that was in the middle of something.
 	headless ib.Time
-	mixed    bool    // managers that did not know of each other have written tables
-	blind    ib.Time // until when managers may not have seen all there is
+	gaps     []gap
+	stands   int // the manager, counted from 1, that is to stand still after so many writes
+	writes   int
+	terms    map[int]uint32 // by node: whose turn it was when it was last written
+	mixed    bool           // managers that did not know of each other have written tables
+	blind    ib.Time        // until when managers may not have seen all there is
 
 	states map[*sm.Manager]mad.SMState
 	log    []string
@@ -53,6 +57,9 @@ type MgmtTally struct {
 	Sweeps, Masters, Handovers, TableWrites, LoopChecks, CreditChecks, Messages, Problems uint64
 	// Attacks of hostile hosts, and looks whether tenants are apart.
 	Attacks, ApartChecks uint64
+	// Turns are managers that began after another by an agreement of their own, Deposed those that met their successor
+	// before they had heard of it.
+	Turns, Deposed uint64
 	// Slowest is the longest time that a fabric took to converge.
 	Slowest ib.Time
 }
@@ -68,6 +75,8 @@ func (t *MgmtTally) add(o *MgmtTally) {
 	t.Problems += o.Problems
 	t.Attacks += o.Attacks
 	t.ApartChecks += o.ApartChecks
+	t.Turns += o.Turns
+	t.Deposed += o.Deposed
 	t.Slowest = max(t.Slowest, o.Slowest)
 }
 
@@ -80,6 +89,9 @@ const (
 	timerTalk
 	timerAttack
 	timerCease
+	timerStill
+	timerWake
+	timerHear
 	timerKinds = ^uint64(1<<32 - 1)
 )
 
@@ -87,7 +99,7 @@ const (
 func RunManagement(sc *Management) Result { return runManagement(sc, runOptions{}) }
 
 func runManagement(sc *Management, opt runOptions) (res Result) {
-	r := &reign{sc: sc, pulled: map[int]bool{}, gone: make([]bool, len(sc.Managers)),
+	r := &reign{sc: sc, terms: map[int]uint32{}, pulled: map[int]bool{}, gone: make([]bool, len(sc.Managers)),
 		states: map[*sm.Manager]mad.SMState{}, lids: map[ib.GUID]ib.LID{}}
 	defer func() {
 		if p := recover(); p != nil {
@@ -104,8 +116,13 @@ func runManagement(sc *Management, opt runOptions) (res Result) {
 		r.report("scenario", nil, "%v", err)
 		return res
 	}
-	r.sim, r.t, r.cables = s, newTables(s, sc.config(0, sm.Memory{}).Config), g.Cables()
+	look := sc.config(0, sm.Memory{}).Config
+	if sc.Turns {
+		look.MKey = 0 // a key would say whose turn it is
+	}
+	r.sim, r.t, r.cables = s, newTables(s, look), g.Cables()
 	s.Watch(r)
+	s.SetTerms(look.Terms)
 	s.LinksUp()
 	r.guard()
 	r.play()
@@ -144,6 +161,7 @@ func (r *reign) play() {
 			s.At(r.began+at, timerStart|uint64(k))
 		}
 	}
+	r.planTurns()
 	until := r.began + r.sc.Quiet() + ib.Microsecond
 	for s.Now() < until && !r.failed() {
 		r.step(until)
@@ -196,6 +214,12 @@ func (r *reign) handle(w sim.Wake) {
 			}
 			r.start(f.Ruler, memory)
 		case timerStart:
+			if r.sc.Turns {
+				r.tally.Turns++
+			}
+			if r.stands > 0 {
+				r.stand(r.stands - 1)
+			}
 			r.start(i, sm.Memory{})
 		case timerTalk:
 			r.turn(r.talks[i])
@@ -203,6 +227,8 @@ func (r *reign) handle(w sim.Wake) {
 			r.attack(i)
 		case timerCease:
 			r.cease(i)
+		case timerStill, timerWake, timerHear:
+			r.atTurn(w.ID&timerKinds, i)
 		}
 	}
 }
@@ -246,6 +272,7 @@ func (r *reign) strike(i int) {
 		}
 	case RebootNode:
 		r.changes = append(r.changes, now)
+		delete(r.terms, f.Node)
 		r.excuse(f.Node, 0)
 		s.PlanReboot(now, f.Node)
 	case MuteNode:
@@ -312,8 +339,13 @@ func (r *reign) excuse(node int, port ib.PortNum) {
 	}
 }
 
-// Written checks the tables after each write that may have changed where packets go.
-func (r *reign) Written(node int, attr mad.AttrID, mod uint32) {
+// Served checks the tables after each write that may have changed where packets go.
+func (r *reign) Served(node int, q *sim.Request) {
+	r.checkTurn(node, q)
+	if !q.Set {
+		return
+	}
+	attr, mod := q.Attr, q.Mod
 	if attr == mad.AttrPKeyTable || attr == mad.AttrPortInfo {
 		r.checkApart(fmt.Sprintf("Set(%s) %#x at %s", mad.AttrName(mad.ClassSMLID, attr), mod,
 			r.sim.Graph().Nodes[node].Name))
@@ -325,6 +357,7 @@ func (r *reign) Written(node int, attr mad.AttrID, mod uint32) {
 	switch attr {
 	case mad.AttrLFT:
 		r.tally.TableWrites++
+		r.wrote()
 		from = ib.LID(max(1, int(mod&0xFFFF)*mad.LFTPerBlock))
 		to = min(to, ib.LID(int(mod&0xFFFF)*mad.LFTPerBlock+mad.LFTPerBlock-1))
 		if r.sc.VLs == 1 && r.tally.TableWrites%4 == 0 && r.whole() {
@@ -434,6 +467,8 @@ func (r *reign) Logged(host int, e sm.Event) {
 				r.tally.Masters++
 			case was == mad.SMMaster && m.State() == mad.SMStandby:
 				r.tally.Handovers++
+			case m.State() == mad.SMNotActive:
+				r.tally.Deposed++
 			}
 			r.states[m] = m.State()
 		}
@@ -581,7 +616,7 @@ func (r *reign) turn(t *talk) {
 		return
 	case t.failed != hca.WCSuccess:
 		if (t.Patient || !t.excused && t.sentAt > max(r.blind, r.headless) &&
-			r.changesSince(t.sentAt-r.sc.SweepInterval) < 2) && !r.moved(t) {
+			r.changesSince(t.sentAt-r.sc.SweepInterval) < 2 && !r.inGap(t.sentAt)) && !r.moved(t) {
 			r.report(trafficName, nil, "%v has failed: message %d, sent %v before, ended with %v; %s", t, t.n,
 				r.sim.Now()-t.sentAt, t.failed, r.whereabouts(t))
 		}

@@ -54,7 +54,8 @@ func TestPlantedBugs(t *testing.T) {
 		{"a switch that has started anew is taken to hold its tables", func(on bool) { sm.Plant(false, on, false) },
 			ManagementKind, 0},
 		{"who has handed over goes on as a master", func(on bool) { sm.Plant(false, false, on) }, ManagementKind, 0},
-		{"a port is open to who shows no M_Key", agent.Plant, ManagementKind, 0},
+		{"a port is open to who shows no M_Key", agentBug(agent.Open), ManagementKind, 0},
+		{"what a manager has sent before its turn was over is carried out", agentBug(agent.OldTerms), ManagementKind, 0},
 		{"a switch adds vectors in the order in which they come", func(on bool) { aggregate.Plant(on, false, false) },
 			ReductionKind, 6},
 		{"a host goes on in a new tree with what it has not done itself", func(on bool) {
@@ -84,6 +85,9 @@ func TestPlantedBugs(t *testing.T) {
 
 // clusterBug switches one of the cluster's on and off.
 func clusterBug(b cluster.Bug) func(on bool) { return func(on bool) { cluster.Plant(b, on) } }
+
+// agentBug switches one of the agent's on and off.
+func agentBug(b agent.Bug) func(on bool) { return func(on bool) { agent.Plant(b, on) } }
 
 // bug switches one of the endpoint's on and off.
 func bug(b endpoint.Bug) func(on bool) { return func(on bool) { endpoint.Plant(b, on) } }

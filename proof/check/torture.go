@@ -312,6 +312,10 @@ func (f *Failure) writeMgmt(p *printer) {
 	for i := range sc.Managers {
 		m := &sc.Managers[i]
 		p.line("  manager %d: h%d, priority %d, from %v on", i, m.Host+1, m.Priority, m.At)
+		if sc.Turns && i > 0 {
+			p.line("    the one before has stood still for %v, or since its write %d; it wakes %v and hears %v later",
+				m.Still, m.Writes, m.Wakes, m.Wakes+m.Hears)
+		}
 	}
 	for i := range sc.Faults {
 		p.line("  fault: %v", &sc.Faults[i])
