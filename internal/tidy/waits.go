@@ -11,7 +11,7 @@ import (
 
 // CheckWaits finds waits of waitMin and more that are the same on every machine. What this machine has to do takes
 // longer where it has more to do besides: package patience knows. A wait that is about something else carries the
-// comment notPatience with the reason, where it is used or where its constant stands.
+// comment notPatience with the reason, where it is used or where its constant or package's variable stands.
 func CheckWaits(m *Module) []Complaint {
 	var out []Complaint
 	for _, p := range m.Packages {
@@ -21,7 +21,7 @@ func CheckWaits(m *Module) []Complaint {
 		lengths, vouched := map[string]time.Duration{}, map[string]bool{}
 		for _, f := range p.Files {
 			if !f.IsTest {
-				constWaits(m, f, lengths, vouched)
+				namedWaits(m, f, lengths, vouched)
 			}
 		}
 		for _, f := range p.Files {
@@ -76,18 +76,19 @@ func waitOf(call *ast.CallExpr) ast.Expr {
 	return nil
 }
 
-// constWaits notes a file's constants that are times, and which of them carry the comment.
-func constWaits(m *Module, f *File, lengths map[string]time.Duration, vouched map[string]bool) {
+// namedWaits notes a file's constants and package variables that are times, and which of them carry the comment. A
+// variable is as long as what it begins with: tests have it shorter.
+func namedWaits(m *Module, f *File, lengths map[string]time.Duration, vouched map[string]bool) {
 	lines := linesWith(m.Fset, f, notPatience)
 	for _, d := range f.Syntax.Decls {
 		g, ok := d.(*ast.GenDecl)
-		if !ok || g.Tok != token.CONST {
+		if !ok || g.Tok != token.CONST && g.Tok != token.VAR {
 			continue
 		}
 		for _, s := range g.Specs {
 			v := s.(*ast.ValueSpec)
 			for i, name := range v.Names {
-				if i < len(v.Values) {
+				if i < len(v.Values) && !isMore(v.Values[i]) {
 					lengths[name.Name], _ = longest(v.Values[i], lengths, vouched)
 					line := m.lineOf(v)
 					vouched[name.Name] = lines[line] || lines[line-1]
@@ -95,6 +96,17 @@ func constWaits(m *Module, f *File, lengths map[string]time.Duration, vouched ma
 			}
 		}
 	}
+}
+
+// isMore reports whether a value is more than a time, though there may be times in it: a function, or a table.
+func isMore(x ast.Expr) bool {
+	switch x := x.(type) {
+	case *ast.FuncLit, *ast.CompositeLit:
+		return true
+	case *ast.UnaryExpr:
+		return x.Op == token.AND
+	}
+	return false
 }
 
 // longest is the longest time that stands in an expression, and whether its constant carries the comment. What package
