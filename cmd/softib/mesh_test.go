@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"softib/driver/live"
+	"softib/internal/patience/patiencetest"
 	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -82,6 +84,20 @@ func TestMeshFindsHoles(t *testing.T) {
 	if err == nil || !regexp.MustCompile(`h1 to h2 \(waited for [0-9.]+m?s`).MatchString(err.Error()) {
 		t.Errorf("a cable that swallows everything: %v", err)
 	}
+	t.Run("busy", func(t *testing.T) {
+		// A machine with much to do is waited for longer.
+		patiencetest.Pretend(t, 20)
+		meshPatience = 10 * time.Millisecond
+		_, err = mesh(t.Context(), devs, nil, func(int, int) {})
+		said := regexp.MustCompile(`h1 to h2 \(waited for ([0-9.ms]+)(.*?)\)`).FindStringSubmatch(fmt.Sprint(err))
+		if said == nil {
+			t.Fatal(err)
+		}
+		if d, e := time.ParseDuration(said[1]); e != nil || d < 200*time.Millisecond ||
+			said[2] != patiencetest.Words(20) {
+			t.Errorf("%v: want 200ms and more%s", err, patiencetest.Words(20))
+		}
+	})
 	if err := f.ClearFault(h2); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,9 @@ func (s *server) tables(ctx context.Context, q routeRequest, r *control.Reply[fo
 	r.Doing(func() string { return "" })
 	return forwarding.Read(ctx, s.f.Fabric, s.subnets(), q.Topology, func(p forwarding.Part) error {
 		if p.Network != nil {
-			p.Network.Sweeping = sweeping
+			if p.Network.Sweeping = sweeping; sweeping {
+				p.Network.Waited = limit.String()
+			}
 		}
 		return r.Say(p)
 	})

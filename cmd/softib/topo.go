@@ -128,8 +128,13 @@ func loadOrLive(ctx context.Context, out *reporter, arg, name string) (*loaded, 
 		if l.held, err = p.heldTables(ctx, routeRequest{Topology: true}); err != nil {
 			return err
 		}
-		if l.held.Network.Sweeping {
-			out.say("note: fabric %s is being swept: what is said of its routes may be of before; look again", name)
+		if n := l.held.Network; n.Sweeping {
+			waited := ""
+			if n.Waited != "" { // an older softib does not say
+				waited = fmt.Sprintf(" (waited for %s)", n.Waited)
+			}
+			out.say("note: fabric %s is being swept%s: what is said of its routes may be of before; look again", name,
+				waited)
 		}
 		if l.held.Network.Topology == "" {
 			return next(fmt.Errorf("fabric %s does not say how it is cabled: it is of an older softib", name),

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,11 +19,24 @@ const mostTimes = 60
 const every = 250 * time.Millisecond
 
 // loadFile is where Linux says how many programs want a processor.
-var loadFile = "/proc/loadavg"
+const loadFile = "/proc/loadavg"
+
+// pretended is the file that tests have instead.
+var pretended atomic.Pointer[string]
+
+// Pretend has the load read from another file than the kernel's until back is called: package patiencetest's.
+func Pretend(file string) (back func()) {
+	was := pretended.Swap(&file)
+	return func() { pretended.Store(was) }
+}
 
 // Load is how many programs want a processor, now or over the last minute, whichever is more; 0 if nobody knows.
 func Load() float64 {
-	text, err := os.ReadFile(loadFile)
+	file := loadFile
+	if other := pretended.Load(); other != nil {
+		file = *other
+	}
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0
 	}
@@ -59,14 +73,26 @@ func New(idle time.Duration) *Limit {
 // Over reports whether that was long enough.
 func (l *Limit) Over() bool { return l.left() <= 0 }
 
+// OverAfter is Over for who counts otherwise than by the clock how long that was.
+func (l *Limit) OverAfter(waited time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return waited >= l.most(time.Now())
+}
+
 func (l *Limit) left() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
+	return l.most(now) - now.Sub(l.began)
+}
+
+// most is how long to wait in all, by what was met until now. The lock is held.
+func (l *Limit) most(now time.Time) time.Duration {
 	if now.Sub(l.looked) >= every {
 		l.looked, l.load = now, max(l.load, Load())
 	}
-	return time.Duration(float64(l.idle)*times(l.load)) - now.Sub(l.began)
+	return time.Duration(float64(l.idle) * times(l.load))
 }
 
 // Err is what to say when the wait is over: how long it was, and why that long. It is a context.DeadlineExceeded.
@@ -80,10 +106,15 @@ func (e *lateError) Unwrap() error { return context.DeadlineExceeded }
 
 // String says how long was waited, and why that long.
 func (l *Limit) String() string {
-	l.left() // looks at the load
+	return l.After(time.Since(l.began).Round(100 * time.Millisecond))
+}
+
+// After is String for who counts otherwise than by the clock how long that was.
+func (l *Limit) After(waited time.Duration) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := time.Since(l.began).Round(100 * time.Millisecond).String()
+	l.most(time.Now()) // looks at the load
+	s := waited.String()
 	if cores := runtime.GOMAXPROCS(0); l.load > float64(cores) {
 		s += fmt.Sprintf(", at a load of %.0f on %d processors", l.load, cores)
 	}

@@ -3,6 +3,7 @@ package control
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +29,8 @@ func (o Op[Q, A]) CallTo(ctx context.Context, conn net.Conn, q Q, w io.Writer, e
 	}
 	defer doing("")
 	err := o.ask(conn, q)
-	in := bufio.NewReaderSize(newEar(ctx, conn), 64<<10)
+	ear := newEar(ctx, conn, o.Name)
+	in := bufio.NewReaderSize(ear, 64<<10)
 	for err == nil {
 		var text []byte
 		if text, err = in.ReadBytes('\n'); err != nil {
@@ -41,6 +43,7 @@ func (o Op[Q, A]) CallTo(ctx context.Context, conn net.Conn, q Q, w io.Writer, e
 			return err
 		}
 		if l.Doing != "" {
+			ear.doing = l.Doing
 			doing(l.Doing)
 		}
 		if l.Bytes > 0 {
@@ -115,7 +118,7 @@ func hungUp(err error) bool {
 func (o Op[Q, A]) First(ctx context.Context, conn *net.UnixConn, q Q) (a A, files []*os.File, err error) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	err = o.ask(conn, q)
-	ear := newEar(ctx, conn)
+	ear := newEar(ctx, conn, o.Name)
 	var text []byte
 	for err == nil {
 		first, rest, whole := bytes.Cut(text, []byte{'\n'}) // the end of the answer may have come as well
@@ -127,6 +130,7 @@ func (o Op[Q, A]) First(ctx context.Context, conn *net.UnixConn, q Q) (a A, file
 			if said || err != nil {
 				return a, files, err
 			}
+			ear.doing = cmp.Or(l.Doing, ear.doing)
 			text = rest
 			continue
 		}

@@ -28,8 +28,11 @@ const (
 
 // SilentError is a fabric that has said nothing for a while.
 type SilentError struct {
-	// For is how long.
-	For time.Duration
+	// For is how long, and After that in words, with the load that was met if it was high.
+	For   time.Duration
+	After string
+	// Op is what it was asked for, and Doing the last that it said it was doing, if anything.
+	Op, Doing string
 	// PID is its process, if the kernel knows; Stopped says that somebody has stopped that (SIGSTOP).
 	PID     int
 	Stopped bool
@@ -40,7 +43,11 @@ func (e *SilentError) Error() string {
 	if e.Stopped {
 		who = fmt.Sprintf("its process %d is stopped, and", e.PID)
 	}
-	return fmt.Sprintf("%s has not answered for %v", who, e.For)
+	text := fmt.Sprintf("%s has not answered for %s (asked for %q", who, e.After, e.Op)
+	if e.Doing != "" {
+		text += ", it said last: " + e.Doing
+	}
+	return text + ")"
 }
 
 type waitingKey struct{}
@@ -63,17 +70,20 @@ func WithDoing(ctx context.Context, f func(what string)) context.Context {
 type ear struct {
 	conn   net.Conn
 	tell   func(time.Duration)
-	silent int // beats that were missed in a row
+	silent int             // beats that were missed in a row
+	limit  *patience.Limit // since the first of them
+	op     string
+	doing  string // the last that was said of that
 	// forever waits for what has no beats.
 	forever bool
 }
 
-func newEar(ctx context.Context, conn net.Conn) *ear {
+func newEar(ctx context.Context, conn net.Conn, op string) *ear {
 	tell, ok := ctx.Value(waitingKey{}).(func(time.Duration))
 	if !ok {
 		tell = func(time.Duration) {}
 	}
-	return &ear{conn: conn, tell: tell}
+	return &ear{conn: conn, tell: tell, op: op}
 }
 
 // listen reads, beat by beat. Time in which this process had no turn, or was stopped, counts for one beat at most.
@@ -91,16 +101,20 @@ func (e *ear) listen(read func() error) error {
 			}
 			return err
 		}
-		e.silent++
-		e.tell(time.Duration(e.silent) * beat)
+		if e.silent++; e.silent == 1 {
+			e.limit = patience.New(silentBeats * beat)
+		}
+		waited := time.Duration(e.silent) * beat
+		e.tell(waited)
+		over := e.limit.OverAfter(waited) // asked each time: the highest load that is met counts
 		if e.silent < stoppedBeats {
 			continue
 		}
-		s := &SilentError{For: time.Duration(e.silent) * beat}
-		if s.PID, s.Stopped = processAt(e.conn); s.Stopped ||
-			s.For >= patience.For(silentBeats*beat) {
+		pid, stopped := processAt(e.conn)
+		if stopped || over {
 			e.tell(0)
-			return s
+			return &SilentError{For: waited, After: e.limit.After(waited), Op: e.op, Doing: e.doing, PID: pid,
+				Stopped: stopped}
 		}
 	}
 }

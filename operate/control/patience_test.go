@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/internal/patience/patiencetest"
 	"softib/operate/control"
 )
 
@@ -40,6 +41,7 @@ func (s *script) Read(b []byte) (int, error) {
 
 // TestPatience: a fabric that says as much as an empty line now and then is waited for; one that says nothing is not.
 func TestPatience(t *testing.T) {
+	patiencetest.Pretend(t, 0)
 	var told []time.Duration
 	ctx := control.WithWaiting(t.Context(), func(d time.Duration) { told = append(told, d) })
 	quiet := make([]string, 29)
@@ -68,8 +70,31 @@ func TestPatience(t *testing.T) {
 	}
 	err = opEcho.Call(ctx, &script{pieces: []string{"{}\n"}}, "x", nil)
 	s, ok := errors.AsType[*control.SilentError](err)
-	if !ok || s.For < 30*time.Second || s.Stopped || told[len(told)-1] != 0 {
+	if !ok || s.For != 30*time.Second || s.Stopped || told[len(told)-1] != 0 ||
+		err.Error() != `it has not answered for 30s (asked for "echo")` {
 		t.Errorf("a silent one: %v", err)
+	}
+}
+
+// TestPatienceWhileBusy: a fabric whose machine has much to do may be silent for longer, and the error says how long
+// that was, at which load, and what was waited for.
+func TestPatienceWhileBusy(t *testing.T) {
+	load := patiencetest.Pretend(t, 20)
+	quiet := make([]string, 599) // one less than 20 times 30
+	pieces := slices.Concat([]string{`{"doing":"counting"}`, "\n"}, quiet, []string{"{}\n"}, quiet)
+	answered := slices.Concat(pieces, []string{"{\"ok\":true}\n"})
+	if err := opEcho.Call(t.Context(), &script{pieces: answered}, "x", nil); err != nil {
+		t.Error(err)
+	}
+	want := "it has not answered for 10m0s" + patiencetest.Words(20) + ` (asked for "echo", it said last: counting)`
+	err := opEcho.Call(t.Context(), &script{pieces: pieces}, "x", nil)
+	if s, ok := errors.AsType[*control.SilentError](err); !ok || s.For != 10*time.Minute || err.Error() != want {
+		t.Errorf("%v: want %s", err, want)
+	}
+	load.Set(0) // what was met in an earlier silence is no reason any more
+	err = opEcho.Call(t.Context(), &script{}, "x", nil)
+	if s, ok := errors.AsType[*control.SilentError](err); !ok || s.For != 30*time.Second {
+		t.Error(err)
 	}
 }
 

@@ -128,7 +128,7 @@ type portLink struct {
 // connection is closed if that fails.
 func OpenPort(ctx context.Context, conn net.Conn, host string) (madrpc.Transport, error) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	ear := newEar(ctx, conn)
+	ear := newEar(ctx, conn, Port.Name)
 	in := bufio.NewReaderSize(ear, 64<<10)
 	err := Port.ask(conn, PortRequest{Host: host})
 	for said := false; err == nil && !said; {

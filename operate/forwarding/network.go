@@ -29,6 +29,8 @@ type Network struct {
 	Topology string `json:"topology,omitempty"`
 	// Sweeping says that a manager was still at work: tables may be of before, or of no moment at all.
 	Sweeping bool `json:"sweeping,omitempty"`
+	// Waited is how long that was waited for in vain, and at which load.
+	Waited string `json:"waited,omitempty"`
 }
 
 // Row is what one switch holds.

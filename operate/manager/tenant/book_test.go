@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"softib/internal/patience"
+	"softib/internal/patience/patiencetest"
 	"softib/proto/ib"
 	"softib/subnet/policy"
 )
@@ -89,6 +90,29 @@ func TestLate(t *testing.T) {
 	if _, err := b.Create(short, Tenant{Name: "red", Key: 0x11}); !errors.Is(err, context.DeadlineExceeded) ||
 		!strings.Contains(err.Error(), "nothing was changed: other changes are under way: no end after ") {
 		t.Error(err)
+	}
+}
+
+// TestLateWhileBusy: where the machine has much to do besides, a change may take longer, and the error says so.
+func TestLateWhileBusy(t *testing.T) {
+	patiencetest.Pretend(t, 20)
+	b := bookOf(State{}, &slowFabric{})
+	if b.most != enforceMax {
+		t.Errorf("a book gives its fabric %v, want %v", b.most, enforceMax)
+	}
+	b.store, b.most = &memory{}, 10*time.Millisecond
+	ctx, far := WithProgress(t.Context())
+	began := time.Now()
+	_, err := b.Create(ctx, Tenant{Name: "red", Key: 0x11})
+	if d := time.Since(began); d < 2*20*b.most { // for the change, and for what was before
+		t.Errorf("given up after %v", d)
+	}
+	if text := fmt.Sprint(err); !errors.Is(err, context.DeadlineExceeded) ||
+		strings.Count(text, patiencetest.Words(20)+" of this: ") != 2 {
+		t.Errorf("%v: want %q twice", err, patiencetest.Words(20))
+	}
+	if s := far.String(); !strings.HasSuffix(s, patiencetest.Words(20)+")") {
+		t.Errorf("%q: want%s", s, patiencetest.Words(20))
 	}
 }
 
