@@ -23,6 +23,8 @@
 //	                                until it prints what it should
 //	<!-- doctest: listens PORT -->  after its last command, wait until something listens on this TCP port
 //	<!-- doctest: writes FILE -->   after its last command, wait until there is something in this file
+//	<!-- doctest: pasted -->        it is pasted, in one piece and no prompt awaited, with what begins the next block,
+//	                                up to the first command whose output is shown
 //
 // There may be several. Every wait has a deadline.
 //

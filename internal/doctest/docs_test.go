@@ -10,8 +10,11 @@ import (
 )
 
 func TestTutorial(t *testing.T) {
-	need(t, "gcc", "ibv_devinfo", "ib_write_bw", "perfquery", "ibqueryerrors", "smpquery", "rping", "tshark", "curl")
-	newShell(t).follow("../../docs/TUTORIAL.md")
+	need(t, "gcc", "ibv_devinfo", "ib_write_bw", "perfquery", "ibqueryerrors", "smpquery", "rping", "tshark", "curl",
+		"ss")
+	s := newShell(t)
+	s.late("exec h1 -- ib_write_bw") // its client, which is pasted with it, waits until it is there
+	s.follow("../../docs/TUTORIAL.md")
 }
 
 func TestOperate(t *testing.T) {

@@ -65,7 +65,38 @@ func parse(text string) (blocks []block, err error) {
 	if in != nil || other {
 		return nil, fmt.Errorf("a block is not closed")
 	}
-	return blocks, nil
+	return pasted(blocks)
+}
+
+const pastedMark = "pasted"
+
+// pasted joins to each block that is pasted what somebody pastes with it: the commands that begin the next one, up to
+// the first whose output is shown.
+func pasted(blocks []block) (out []block, err error) {
+	for i := 0; i < len(blocks); i++ {
+		b := blocks[i]
+		if !slices.Contains(b.directives, pastedMark) {
+			out = append(out, b)
+			continue
+		}
+		if i+1 == len(blocks) || b.steps[len(b.steps)-1].want != nil {
+			return nil, fmt.Errorf("line %d: nothing is pasted with this block", b.line)
+		}
+		next := &blocks[i+1]
+		n := slices.IndexFunc(next.steps, func(s step) bool { return s.want != nil })
+		if n < 0 {
+			n = len(next.steps)
+		}
+		if n == 0 || n == len(next.steps) && len(next.directives) > 0 {
+			return nil, fmt.Errorf("line %d: nothing of the next block to paste with this, or too much", b.line)
+		}
+		b.steps = slices.Concat(b.steps, next.steps[:n])
+		out = append(out, b)
+		if next.steps = next.steps[n:]; len(next.steps) == 0 {
+			i++
+		}
+	}
+	return out, nil
 }
 
 // figure is a number that need not be the same: group 2 is its unit.
@@ -272,7 +303,17 @@ func TestParse(t *testing.T) {
 	if s := got[0].steps[0]; s.command != "one \\\nmore" || len(s.want) != 1 || s.line != 5 {
 		t.Errorf("%+v", s)
 	}
-	for _, bad := range []string{"```console\n$ x\n", "```console\n```\n", "```console\nout\n```\n",
+	got, err = parse("<!-- doctest: pasted -->\n```console\n$ one &\n$ two\n```\n" +
+		"<!-- doctest: mixed -->\n```console\n$ three &\n$ four\nout\n```\n" +
+		"<!-- doctest: pasted -->\n```console\n$ five\n```\n```console\n$ six\n```\n")
+	if err != nil || len(got) != 3 || len(got[0].steps) != 3 || got[0].steps[2].command != "three &" ||
+		len(got[1].steps) != 1 || got[1].directives[0] != "mixed" || len(got[2].steps) != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	const pasted = "<!-- doctest: pasted -->\n```console\n$ one\n```\n"
+	for _, bad := range []string{pasted, pasted + "```console\n$ two\nout\n```\n",
+		pasted + "<!-- doctest: fails -->\n```console\n$ two\n```\n", "```console\n$ x\n", "```console\n```\n",
+		"```console\nout\n```\n",
 		"<!-- doctest: fails -->\n```text\n```\n"} {
 		if _, err := parse(bad); err == nil {
 			t.Errorf("%q is taken", bad)

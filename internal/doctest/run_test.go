@@ -202,9 +202,25 @@ var pageLine = regexp.MustCompile(`page +http://127\.0\.0\.1:([0-9]+)/`)
 // run runs a command and returns what it printed and its status.
 func (s *shell) run(command string) (out string, status int) {
 	s.Helper()
+	return s.tell("{\n" + command + "\n} </dev/null")
+}
+
+// late has the softib of the shell begin a second later where its arguments begin so: whoever relies on its being
+// there already fails, and not only on a busy machine.
+func (s *shell) late(args string) {
+	s.Helper()
+	const function = `softib() { case "$*" in '%s'*) sleep 1 ;; esac; command softib "$@"; }`
+	if out, status := s.tell(fmt.Sprintf(function, args)); status != 0 {
+		s.Fatal(out)
+	}
+}
+
+// tell hands the shell some lines in one piece, and returns what they printed and the last one's status.
+func (s *shell) tell(command string) (out string, status int) {
+	s.Helper()
 	command = strings.ReplaceAll(command, "127.0.0.1:"+documentPort, "127.0.0.1:"+s.port)
 	command = lasting.ReplaceAllStringFunc(command, s.longer)
-	fmt.Fprintf(s.in, "{\n%s\n} </dev/null; printf '\\n%s%%d\\n' $?\n", command, mark)
+	fmt.Fprintf(s.in, "%s\nprintf '\\n%s%%d\\n' $?\n", command, mark)
 	type result struct {
 		text   string
 		status int
@@ -261,12 +277,17 @@ func (s *shell) follow(path string) {
 		does := map[string]string{}
 		for _, d := range b.directives {
 			word, arg, _ := strings.Cut(d, " ")
-			if !slices.Contains([]string{"skip", "fails", "mixed", "after", "again", "listens", "writes"}, word) {
+			if !slices.Contains([]string{"skip", "fails", "mixed", "after", "again", "listens", "writes",
+				pastedMark}, word) {
 				s.Fatalf("%s:%d: no directive %q", path, b.line, d)
 			}
 			does[word] = arg
 		}
 		if _, skip := does["skip"]; skip {
+			continue
+		}
+		if _, ok := does[pastedMark]; ok {
+			s.paste(path, b.steps)
 			continue
 		}
 		last := len(b.steps) - 1
@@ -295,6 +316,19 @@ func (s *shell) follow(path string) {
 			s.await(fmt.Sprintf("%s:%d: something that listens on port %d", path, st.line, port),
 				func() bool { return listening.On(port) })
 		}
+	}
+}
+
+// paste hands the shell some commands as somebody does who does not wait for one to end.
+func (s *shell) paste(path string, steps []step) {
+	s.Helper()
+	commands := make([]string, len(steps))
+	for i, st := range steps {
+		commands[i] = st.command
+	}
+	if out, status := s.tell(strings.Join(commands, "\n")); status != 0 {
+		s.logFiles()
+		s.Fatalf("%s:%d: pasted with what follows, ended with status %d\n%s", path, steps[0].line, status, out)
 	}
 }
 
