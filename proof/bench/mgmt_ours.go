@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"softib/proto/topo"
 )
 
 // upRun is what one run of softib up took.
@@ -199,6 +201,28 @@ func (m *management) onIBSim(ctx context.Context) error {
 	return nil
 }
 
+// asked is a command for a fabric that is up, and how many seconds it may take, as somebody who types it counts them; 0
+// if there is no target.
+type asked struct {
+	args []string
+	most float64
+}
+
+// upHugeMost is within how many seconds the largest fabric is to be up.
+const upHugeMost = 15
+
+// askedOfHuge is what the largest fabric is asked, as people type it: what a command waits for to measure it is part of
+// what it takes. docs/TRUTH.md says the targets.
+func askedOfHuge(g *topo.Graph) []asked {
+	return []asked{
+		{args: []string{"status"}},
+		{args: []string{"top", "-n", "1"}, most: 2},
+		{args: []string{"doctor"}, most: 20},
+		{args: []string{"tenant", "create", "red", "--hosts", g.Hosts()[0].Name}},
+		{args: []string{"tenant", "add", "red", g.Hosts()[1].Name}},
+	}
+}
+
 // upHuge brings up the largest fabric that addresses suffice for.
 func (m *management) upHuge(ctx context.Context) error {
 	g, err := m.graph(m.huge)
@@ -207,28 +231,19 @@ func (m *management) upHuge(ctx context.Context) error {
 	}
 	var up, whole, memory sample
 	memory.unit = inBytes
-	asked := []struct {
-		args  []string
-		most  float64 // seconds; 0: no target
-		clock sample
-	}{
-		{args: []string{"status"}},
-		{args: []string{"top", "-n", "1"}, most: 3}, // one of which it measures
-		{args: []string{"doctor", "--interval", "100ms"}, most: 20},
-		{args: []string{"tenant", "create", "red", "--hosts", g.Hosts()[0].Name}},
-		{args: []string{"tenant", "add", "red", g.Hosts()[1].Name}},
-	}
+	ask := askedOfHuge(g)
+	clocks := make([]sample, len(ask))
 	for round := range m.few() {
 		progress("round %d of %d: softib up %s", round+1, m.few(), m.huge)
 		r, err := m.softibUp(ctx, m.huge, func(env []string) error {
-			for i := range asked {
-				a := &asked[i]
+			for i, a := range ask {
 				progress("round %d of %d: softib %s", round+1, m.few(), strings.Join(a.args, " "))
 				began := time.Now()
-				if _, err := m.output(ctx, env, m.softib, append(a.args, "--name", "bench")...); err != nil {
+				if _, err := m.output(ctx, env, m.softib, append(slices.Clone(a.args), "--name",
+					"bench")...); err != nil {
 					return err
 				}
-				a.clock.took(time.Since(began))
+				clocks[i].took(time.Since(began))
 			}
 			return nil
 		})
@@ -239,15 +254,15 @@ func (m *management) upHuge(ctx context.Context) error {
 		whole.took(r.whole)
 		memory.values = append(memory.values, r.memory)
 	}
-	m.limit(fmt.Sprintf("softib up on 2 cores: %s", size(g)), up, 15, sample{}, "")
+	m.limit(fmt.Sprintf("softib up on 2 cores: %s", size(g)), up, upHugeMost, sample{}, "")
 	m.add(line{what: "– until the command says so", ours: whole.String()})
 	m.add(line{what: "– memory of the whole process, all nodes included", ours: memory.String()})
-	for i := range asked {
-		what := "– softib " + strings.Join(asked[i].args, " ")
-		if asked[i].most > 0 {
-			m.limit(what, asked[i].clock, asked[i].most, sample{}, "")
+	for i, a := range ask {
+		what := "– softib " + strings.Join(a.args, " ")
+		if a.most > 0 {
+			m.limit(what, clocks[i], a.most, sample{}, "")
 		} else {
-			m.add(line{what: what, ours: asked[i].clock.String()})
+			m.add(line{what: what, ours: clocks[i].String()})
 		}
 	}
 	return nil

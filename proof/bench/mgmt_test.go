@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +45,36 @@ func TestOpenSMLog(t *testing.T) {
 	at, err := stamp("Jan 01 00:00:01 000000 [1] x", time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC))
 	if err != nil || !at.Equal(time.Date(2027, 1, 1, 0, 0, 1, 0, time.UTC)) {
 		t.Errorf("%v, %v", at, err)
+	}
+}
+
+// TestHugeTargets: the largest fabric is asked as people type it, and is to answer as fast as the document says.
+func TestHugeTargets(t *testing.T) {
+	g, err := topo.ParseSpec("star:2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../docs/TRUTH.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := strings.Join(strings.Fields(string(text)), " ")
+	if want := fmt.Sprintf("the subnet is to be up within %d s,", upHugeMost); !strings.Contains(says, want) {
+		t.Errorf("docs/TRUTH.md does not say: %s", want)
+	}
+	for command, most := range map[string]float64{"top -n 1": 2, "doctor": 20} { // by itself the doctor has an interval
+		i := slices.IndexFunc(askedOfHuge(g), func(a asked) bool { return strings.Join(a.args, " ") == command })
+		if i < 0 {
+			t.Errorf("softib %s is not measured", command)
+			continue
+		}
+		if got := askedOfHuge(g)[i].most; got != most {
+			t.Errorf("softib %s may take %v s, want %v", command, got, most)
+		}
+		want := regexp.MustCompile(fmt.Sprintf("`%s`( to answer)? within %v s", command, most))
+		if !want.MatchString(says) {
+			t.Errorf("docs/TRUTH.md does not say: %v", want)
+		}
 	}
 }
 
