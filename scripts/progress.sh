@@ -4,7 +4,7 @@
 set -euo pipefail
 
 count=0 last=$SECONDS
-while IFS= read -r line; do
+while IFS= read -r line || [[ -n $line ]]; do
 	if [[ ! $line =~ ^[a-z][A-Za-z0-9._/~-]*$ ]]; then
 		printf '%s\n' "$line" >&2
 		continue
