@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"softib/proto/trace"
@@ -14,9 +16,10 @@ func TestTorture(t *testing.T) {
 	wants(t, out, "3 of 3 seeds", "requests", "packet hops", "no violation")
 	out = s.run("torture", "--seed", "77")
 	wants(t, out, "1 of 1 seeds", "1 runs compared with a second one")
-	// As README has it.
-	file := filepath.Join(t.TempDir(), "history.pcapng")
-	s.run("torture", "--seed", "7", "--kind", "data", "--capture", file)
+	// As README.md has it, but for the folder.
+	args := readmeCapture(t)
+	file := filepath.Join(t.TempDir(), args[len(args)-1])
+	s.run(append(args[:len(args)-1:len(args)-1], file)...)
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -32,4 +35,20 @@ func TestTorture(t *testing.T) {
 	} {
 		s.fails(exitUsage, nil, args...)
 	}
+}
+
+// readmeCapture is the README's example of a run of torture that is captured: its arguments, of which the last one is
+// the file.
+func readmeCapture(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	captures := regexp.MustCompile(`(?m)^    bin/softib (torture .*--capture [^\s/]+)$`)
+	found := captures.FindAllStringSubmatch(string(text), -1)
+	if len(found) != 1 {
+		t.Fatalf("README.md has %d captures of torture, want one", len(found))
+	}
+	return strings.Fields(found[0][1])
 }
