@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/internal/patience/patiencetest"
 	"softib/operate/control"
 )
 
@@ -125,6 +126,58 @@ func TestCall(t *testing.T) {
 	err = opWait.Call(ctx, dial(), control.None{}, func(string) error { cancel(); return nil })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that gives up ends with %v", err)
+	}
+}
+
+// TestEndsBesideSilence: clients that are connected and ask nothing do not keep a server from ending, which would take
+// as long as they are waited for: minutes on a busy machine.
+func TestEndsBesideSilence(t *testing.T) {
+	patiencetest.Pretend(t, 1000)
+	path := filepath.Join(t.TempDir(), "s")
+	s, err := control.Listen(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s.Serve(ctx)
+	var silent []net.Conn
+	for _, text := range []string{"", `{"v":2,"op":"ec`} {
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		silent = append(silent, conn)
+	}
+	// Connections are accepted in their order: who is answered now came after those.
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := opEcho.Call(t.Context(), conn, "x", nil); !errors.Is(err, control.ErrRequest) {
+		t.Fatal(err)
+	}
+	cancel()
+	ended := make(chan struct{})
+	go func() {
+		s.Close()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(60 * time.Second):
+		t.Fatal("the server waits for clients that say nothing")
+	}
+	for _, conn := range silent {
+		text, err := io.ReadAll(conn)
+		if !strings.Contains(string(text), "is ending") {
+			t.Errorf("a client that has asked nothing hears %q, %v", text, err)
+		}
 	}
 }
 

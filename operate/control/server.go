@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -113,8 +114,15 @@ func (s *Server) Close() {
 func (s *Server) answer(ctx context.Context, v *voice, why error) (end func(), err error) {
 	conn := v.conn
 	_ = conn.SetReadDeadline(time.Now().Add(patience.For(requestPatience)))
+	// A fabric that ends does not wait for who has asked nothing.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
 	var r request
-	if err := json.NewDecoder(io.LimitReader(conn, RequestMax)).Decode(&r); err != nil {
+	err = json.NewDecoder(io.LimitReader(conn, RequestMax)).Decode(&r)
+	if !stop() {
+		return nil, errEnding
+	}
+	if err != nil {
 		return nil, unreadable(err)
 	}
 	if why != nil { // when its words are read: else it would not hear ours
@@ -140,6 +148,8 @@ func (s *Server) answer(ctx context.Context, v *voice, why error) (end func(), e
 	}
 	return do(ctx, v, r.Ask)
 }
+
+var errEnding = errors.New("the fabric is ending")
 
 func unreadable(err error) error {
 	return &refused{fmt.Errorf("the request cannot be read: %w", err), ErrRequest, ""}
