@@ -502,6 +502,7 @@ func TestBackgroundDies(t *testing.T) {
 // TestStopped: commands do not wait for ever for a fabric that somebody has stopped, show that they wait, and say what
 // to do; it is there again when it goes on.
 func TestStopped(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	s := newShell(t)
 	s.run("up", "-d", "star:2")
 	var st status.Status

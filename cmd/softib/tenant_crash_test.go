@@ -88,6 +88,7 @@ func (m model) same(o model) bool {
 // under way. Whatever was acknowledged holds after each start and in the end, what was not is there whole or not at
 // all, and programs on the hosts find with packets who reaches whom.
 func TestTenantsSurvive(t *testing.T) {
+	t.Parallel()
 	calls := crashCalls
 	if testing.Short() {
 		calls = crashCallsShort
