@@ -17,7 +17,7 @@ import (
 // OpenAlarm is an alarm with what people have said about it.
 type OpenAlarm struct {
 	health.Alarm
-	Link string
+	Link string // what it is about, as AlarmAt names it: a cable or a node
 	// Text says what is wrong or, once it has stopped, for how long it has and what it was; Next what to do.
 	Text, Next string
 	// IsQuiet says that its condition was not seen in the last sample: it is about to be cleared.
@@ -34,10 +34,11 @@ type Acknowledgement struct {
 	At   time.Time `json:"at"`
 }
 
-// Mute is a rule about alarms of which nobody wants to be told: of a link, of a kind, or both.
+// Mute is a rule about alarms of which nobody wants to be told: of a link or a node, of a kind, or both.
 type Mute struct {
 	ID uint64 `json:"id"`
-	// Link is a link's name; empty is every link. Kind is that of alarms; empty is every kind.
+	// Link is what alarms are about, as AlarmAt names it: a link or a node; empty is everything. Kind is that of
+	// alarms; empty is every kind.
 	Link string `json:"link,omitempty"`
 	Kind string `json:"kind,omitempty"`
 	// Until is when it ends; zero is never.
@@ -62,7 +63,7 @@ const (
 var (
 	ErrNoAlarm  = errors.New("no such alarm stands")
 	ErrNoMute   = errors.New("no such rule")
-	ErrBadMute  = errors.New("a rule needs a link, a kind of alarm, or both")
+	ErrBadMute  = errors.New("a rule needs a link or a node, a kind of alarm, or both")
 	ErrManyMute = fmt.Errorf("there are %d rules already", mutesMax)
 	ErrLongNote = fmt.Errorf("a note has at most %d characters", noteMax)
 )
@@ -213,7 +214,8 @@ func (m *Manager) endMutes(now time.Time) {
 	m.mutes = slices.DeleteFunc(m.mutes, func(u Mute) bool { return !u.Until.IsZero() && !now.Before(u.Until) })
 }
 
-// AddMute adds a rule, and returns it with its number. A link has to be one of the fabric's, by its name.
+// AddMute adds a rule, and returns it with its number. A link has to be one of the
+// fabric's, by the name that LinkName gives it, a node by its name.
 func (m *Manager) AddMute(u Mute) (Mute, error) {
 	if u.Link == "" && u.Kind == "" {
 		return u, ErrBadMute

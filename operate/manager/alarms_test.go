@@ -4,10 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"softib/internal/patience"
 	"softib/operate/manager/health"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -122,6 +124,58 @@ func TestOpenAlarms(t *testing.T) {
 	_, damaged := running(t, "star:3", Options{Interval: time.Hour, Dir: dir})
 	if list := damaged.Mutes(); len(list) != 0 {
 		t.Errorf("%+v", list)
+	}
+}
+
+// TestMuteEachKind: an alarm of any kind is muted by what it is about, be it a node or a cable, whichever end of the
+// cable was found first, and by nothing else.
+func TestMuteEachKind(t *testing.T) {
+	_, m := running(t, "fat-tree:radix=4,levels=2", Options{Patience: &[health.NumKind]health.Patience{}})
+	now := time.Now()
+	m.take(now)
+	for limit := patience.New(time.Minute); m.static.list.Load() == nil; time.Sleep(time.Millisecond) {
+		if limit.Over() {
+			t.Fatal(limit.Err())
+		}
+	}
+	node := topo.PortRef{Node: m.g.ByName("h6").Index}
+	cable := m.cables[len(m.cables)-1]
+	for k := range health.NumKind {
+		for _, at := range []struct {
+			a, b topo.PortRef
+			want string
+		}{
+			{node, node, "h6"}, {topo.PortRef{Node: node.Node, Port: 1}, topo.PortRef{Node: node.Node, Port: 1}, "h6"},
+			{cable.A, cable.B, m.LinkName(len(m.cables) - 1)}, {cable.B, cable.A, m.LinkName(len(m.cables) - 1)},
+		} {
+			m.static.list.Store(&[]health.Verdict{about(k, health.Watch, at.a, at.b, "it is", "do")})
+			now = now.Add(time.Second)
+			m.take(now)
+			open := func() OpenAlarm {
+				t.Helper()
+				list := m.OpenAlarms() // with that of a fabric that nobody manages
+				i := slices.IndexFunc(list, func(a OpenAlarm) bool { return a.Kind == k && a.Reason.Said == "it is" })
+				if i < 0 {
+					t.Fatalf("%v: %+v", k, list)
+				}
+				return list[i]
+			}
+			if got := open().Link; got != at.want {
+				t.Errorf("%v of %v %v is of %q, want %q", k, at.a, at.b, got, at.want)
+			}
+			for link, covers := range map[string]bool{at.want: true, "h5": false, m.LinkName(0): false} {
+				u, err := m.AddMute(Mute{Link: link, Kind: k.String(), By: "ann"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := open().Muted != nil; got != covers {
+					t.Errorf("%v of %s: a rule about %s mutes it: %v, want %v", k, at.want, link, got, covers)
+				}
+				if err := m.RemoveMute(u.ID, "ann"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 	}
 }
 

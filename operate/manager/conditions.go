@@ -10,10 +10,13 @@ import (
 	"softib/proto/topo"
 )
 
-// AlarmAt names what an alarm is about: a cable by its ends, or a node.
+// AlarmAt names what an alarm is about: a cable as LinkName does, whichever end was found first, or a node.
 func (m *Manager) AlarmAt(a *health.Alarm) string {
-	if a.A == a.B {
+	if a.OfNode() {
 		return m.g.Nodes[a.A.Node].Name
+	}
+	if i, ok := m.CableOf(a.A); ok {
+		return m.LinkName(i)
 	}
 	return m.g.PortName(a.A) + " " + m.g.PortName(a.B)
 }

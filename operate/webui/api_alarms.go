@@ -13,6 +13,7 @@ import (
 type alarmShown struct {
 	ID           uint64                   `json:"id"`
 	Link         string                   `json:"link"`
+	Node         string                   `json:"node,omitempty"` // where it is about one, and no link
 	Kind         string                   `json:"kind"`
 	Severity     string                   `json:"severity"`
 	Since        time.Time                `json:"since"`
@@ -29,8 +30,12 @@ func showAlarms(open []manager.OpenAlarm) []alarmShown {
 	list := []alarmShown{}
 	for i := range open {
 		a := &open[i]
-		list = append(list, alarmShown{ID: a.ID, Link: a.Link, Kind: a.Kind.String(), Severity: a.Severity.String(),
-			Since: a.Since, Text: a.Text, Next: a.Next, Quiet: a.IsQuiet, Acknowledged: a.Acknowledged, Muted: a.Muted})
+		show := alarmShown{ID: a.ID, Link: a.Link, Kind: a.Kind.String(), Severity: a.Severity.String(),
+			Since: a.Since, Text: a.Text, Next: a.Next, Quiet: a.IsQuiet, Acknowledged: a.Acknowledged, Muted: a.Muted}
+		if a.OfNode() {
+			show.Node = a.Link
+		}
+		list = append(list, show)
 	}
 	return list
 }
@@ -66,7 +71,7 @@ func attention(err error) error {
 	case errors.Is(err, manager.ErrLongNote):
 		e.Field, e.Next = "note", "say it in fewer words"
 	case errors.Is(err, manager.ErrBadMute):
-		e.Field, e.Next = "kind", "name a link, or a kind that /api/v1/alarms shows"
+		e.Field, e.Next = "kind", "name a link, a node, or a kind that /api/v1/alarms shows"
 	case errors.Is(err, manager.ErrManyMute):
 		e.Status, e.Next = http.StatusConflict, "remove some that nobody needs"
 	default:
@@ -124,6 +129,7 @@ func (s *Server) mutes(*http.Request) (any, error) {
 func (s *Server) mute(r *http.Request) (any, error) {
 	var body struct {
 		Link    string `json:"link"`
+		Node    string `json:"node"`
 		Kind    string `json:"kind"`
 		Minutes int    `json:"minutes"`
 		By      string `json:"by"`
@@ -141,13 +147,23 @@ func (s *Server) mute(r *http.Request) (any, error) {
 		return nil, err
 	}
 	u := manager.Mute{Kind: body.Kind, By: by, Note: body.Note}
-	if body.Link != "" {
+	switch {
+	case body.Link != "" && body.Node != "":
+		return nil, badField("node", "make a rule for each", "a rule is about a link or a node: want one of %q and %q",
+			body.Link, body.Node)
+	case body.Link != "":
 		ref, err := s.linkNamed("link", body.Link)
 		if err != nil {
 			return nil, err
 		}
 		i, _ := s.m.CableOf(ref)
 		u.Link = s.m.LinkName(i)
+	case body.Node != "":
+		n, err := s.m.Node(body.Node)
+		if err != nil {
+			return nil, unknown("node", err)
+		}
+		u.Link = n.Name
 	}
 	if body.Minutes > 0 {
 		u.Until = time.Now().Add(time.Duration(body.Minutes) * time.Minute)

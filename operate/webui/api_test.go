@@ -10,10 +10,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"softib/internal/patience"
+	"softib/operate/manager"
+	"softib/proto/ib"
 	"softib/proto/topo"
 )
 
@@ -195,6 +199,104 @@ func TestAlarms(t *testing.T) {
 		resp, data := x.ask(t, request[0], request[1], request[2])
 		if fmt.Sprint(resp.StatusCode) != strings.TrimSpace(want) || !bytes.Contains(data, []byte(`"next"`)) {
 			t.Errorf("%v: %s: %s", request, resp.Status, data)
+		}
+	}
+}
+
+// troubled is a fabric in which nodes have alarms, and cables have: two hosts with one name, two cables with each
+// other's ends, one that is missing, a dead switch and a link that is down.
+func troubled(t *testing.T) *ground {
+	t.Helper()
+	const spec = "fat-tree:radix=8,levels=2"
+	g, err := topo.ParseSpec(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.ByName("h5").Desc = g.ByName("h6").Desc
+	ref := func(name string, port ib.PortNum) topo.PortRef {
+		return topo.PortRef{Node: g.ByName(name).Index, Port: port}
+	}
+	for _, r := range []topo.PortRef{ref("leaf1", 5), ref("leaf2", 6), ref("leaf3", 7)} {
+		if err := g.Disconnect(r.Node, r.Port); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range [][2]topo.PortRef{{ref("leaf1", 5), ref("spine2", 2)}, {ref("leaf2", 6), ref("spine1", 1)}} {
+		if err := g.Connect(c[0].Node, c[0].Port, c[1].Node, c[1].Port, topo.LinkSpec{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := newGroundOf(t, spec, g, 20*time.Millisecond)
+	for p := 1; p <= 8; p++ {
+		x.ask(t, "PUT", "/api/v1/faults", fmt.Sprintf(`{"link":"leaf8[%d]","fault":"down"}`, p))
+	}
+	x.ask(t, "PUT", "/api/v1/faults", `{"link":"leaf4[6]","fault":"down"}`)
+	return x
+}
+
+// standing waits until alarms of some kinds stand, as kind and place, and has all that do.
+func (x *ground) standing(t *testing.T, want ...string) (list []alarmShown) {
+	t.Helper()
+	for limit := patience.New(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		list = nil
+		x.get(t, "/api/v1/alarms", &list)
+		var missing []string
+		for _, w := range want {
+			if !slices.ContainsFunc(list, func(a alarmShown) bool { return a.Kind+" "+a.Link == w }) {
+				missing = append(missing, w)
+			}
+		}
+		if len(missing) == 0 {
+			return list
+		}
+		if limit.Over() {
+			t.Fatalf("no alarm of %q, %v: %+v", missing, limit.Err(), list)
+		}
+	}
+}
+
+// Whatever an alarm is about, a node or a cable, it is muted by what it says that it is about, and it alone.
+func TestMutes(t *testing.T) {
+	x := troubled(t)
+	kinds := []string{"dead switch leaf8", "duplicate name h6", "miswired cable leaf3",
+		"miswired cable leaf1[5] spine2[2]", "link down leaf4[6] spine2[4]"}
+	for _, a := range x.standing(t, kinds...) {
+		ask := fmt.Sprintf(`{"link":%q,"kind":%q,"minutes":5}`, a.Link, a.Kind)
+		if a.Node != "" {
+			ask = fmt.Sprintf(`{"node":%q,"kind":%q,"minutes":5}`, a.Node, a.Kind)
+		}
+		if isCable := strings.Contains(a.Link, " "); isCable != (a.Node == "") {
+			t.Errorf("%s of %s is of the node %q", a.Kind, a.Link, a.Node)
+		}
+		resp, data := x.ask(t, "POST", "/api/v1/mutes", ask)
+		var rule manager.Mute
+		if err := json.Unmarshal(data, &rule); err != nil || resp.StatusCode != 200 {
+			t.Errorf("%s: %s: %s", ask, resp.Status, data)
+			continue
+		}
+		for _, b := range x.standing(t, kinds...) {
+			if is, want := b.Muted != nil, b.ID == a.ID; is != want {
+				t.Errorf("after %s: %s of %s is muted: %v", ask, b.Kind, b.Link, is)
+			}
+		}
+		x.ask(t, "DELETE", fmt.Sprintf("/api/v1/mutes/%d", rule.ID), "")
+	}
+	// By cable also where there is no alarm, and by names that people use. A host's name as a link's is its cable.
+	for ask, want := range map[string]string{
+		`{"link":"h1"}`: "h1[1] leaf1[1]", `{"link":"leaf1[1]"}`: "h1[1] leaf1[1]",
+		`{"link":"leaf1 h1"}`: "h1[1] leaf1[1]", `{"node":"h1"}`: "h1",
+		fmt.Sprintf(`{"node":"%v"}`, x.m.Graph().ByName("spine1").GUID): "spine1",
+	} {
+		var rule manager.Mute
+		resp, data := x.ask(t, "POST", "/api/v1/mutes", ask)
+		if err := json.Unmarshal(data, &rule); err != nil || resp.StatusCode != 200 || rule.Link != want {
+			t.Errorf("%s: %s: a rule about %q, want %q", ask, resp.Status, rule.Link, want)
+		}
+	}
+	for ask, want := range map[string]int{`{"node":"nobody"}`: 404, `{"node":"h1[1]"}`: 404, `{"link":"leaf8"}`: 404,
+		`{"node":"leaf8","link":"leaf8[1]"}`: 400} {
+		if resp, data := x.ask(t, "POST", "/api/v1/mutes", ask); resp.StatusCode != want {
+			t.Errorf("%s: %s: %s", ask, resp.Status, data)
 		}
 	}
 }

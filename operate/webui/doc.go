@@ -49,10 +49,10 @@
 //	GET    route?from=&to=                 the way between two hosts, there and back
 //	GET    sm                              subnet manager, managers, partitions, sweeps
 //	GET    events?after=&max=              the journal
-//	GET    alarms                          what stands now
+//	GET    alarms                          what stands now; link says where, and node too where it is about one
 //	POST   alarms/ID                       {"by","note"}: somebody looks after it
 //	GET    mutes                           rules about alarms that nobody wants to be told of
-//	POST   mutes                           {"link","kind","minutes","by","note"}: 0 minutes are without an end
+//	POST   mutes                           {"link" or "node","kind","minutes","by","note"}: 0 minutes are without an end
 //	DELETE mutes/ID
 //	GET    cables?max=                     the worst cables, with why
 //	GET    overview?seconds=&points=       traffic of the whole fabric, who sends most, worst cables, alarms

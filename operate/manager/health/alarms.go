@@ -33,7 +33,7 @@ func DefaultPatience() [NumKind]Patience {
 	}
 }
 
-// Alarm is a standing condition of one cable.
+// Alarm is a standing condition of one cable or, where both its ends are the same, of a node.
 type Alarm struct {
 	ID       uint64 // from 1, in the order in which alarms were raised
 	Kind     Kind
@@ -44,6 +44,9 @@ type Alarm struct {
 	Reason   Reason    // the gravest so far, as it was seen
 	Count    int       // samples that showed it
 }
+
+// OfNode reports whether it is about a node and not about a cable.
+func (a *Alarm) OfNode() bool { return a.A == a.B }
 
 // Transition is what happened to an alarm.
 type Transition uint8

@@ -11,6 +11,9 @@ const spans = [["1 h", 60], ["8 h", 480], ["7 d", 7 * 1440], ["for good", 0]];
 const remembered = () => { try { return localStorage.getItem("softib-name") ?? ""; } catch { return ""; } };
 const remember = name => { try { localStorage.setItem("softib-name", name); } catch { /* not kept, then */ } };
 
+// An alarm is about a node or about a link, which a host's name would be, too.
+const about = a => a.node ? { node: a.node } : { link: a.link };
+
 // alarmTable lists alarms; changed is called after something was said about one.
 export function alarmTable(model, list, changed) {
   const act = async (what, done) => {
@@ -18,7 +21,7 @@ export function alarmTable(model, list, changed) {
   };
   const mute = a => h("select", { "aria-label": `Mute ${a.kind} of ${a.link}`, dataset: { k: `m${a.id}` }, onchange: e => {
     const s = spans[e.currentTarget.selectedIndex - 1];
-    if (s) act(() => post("mutes", { link: a.link, kind: a.kind, minutes: s[1] }), `Muted: ${a.kind} of ${a.link}, ${s[0]}.`);
+    if (s) act(() => post("mutes", { ...about(a), kind: a.kind, minutes: s[1] }), `Muted: ${a.kind} of ${a.link}, ${s[0]}.`);
   } }, h("option", null, "Mute …"), spans.map(([name]) => h("option", null, name)));
   const columns = [
     { title: "Since", cell: a => ago(a.since), class: "nowrap" },
