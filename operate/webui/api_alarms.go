@@ -40,11 +40,11 @@ func showAlarms(open []manager.OpenAlarm) []alarmShown {
 	return list
 }
 
-// alarmed is how many cables have an alarm that is not muted.
+// alarmed is how many cables have an alarm that is not muted. Nodes that have one are no cables.
 func alarmed(open []manager.OpenAlarm) int {
 	links := map[string]bool{}
 	for i := range open {
-		if open[i].Muted == nil {
+		if open[i].Muted == nil && !open[i].OfNode() {
 			links[open[i].Link] = true
 		}
 	}

@@ -255,6 +255,27 @@ func (x *ground) standing(t *testing.T, want ...string) (list []alarmShown) {
 	}
 }
 
+// Cables to look at are cables, each of them once: not the nodes that have alarms, nor what is muted.
+func TestAlarmed(t *testing.T) {
+	x := troubled(t)
+	x.standing(t, "dead switch leaf8", "duplicate name h6", "miswired cable leaf3", "miswired cable leaf1[5] spine2[2]",
+		"link down leaf4[6] spine2[4]", "flapping leaf4[6] spine2[4]")
+	want := func(n int) {
+		t.Helper()
+		for _, path := range []string{"status", "overview", "cables"} {
+			var got struct{ Alarmed int }
+			if x.get(t, "/api/v1/"+path, &got); got.Alarmed != n {
+				t.Errorf("%s has %d cables to look at, want %d", path, got.Alarmed, n)
+			}
+		}
+	}
+	want(2)
+	x.ask(t, "POST", "/api/v1/mutes", `{"node":"leaf8"}`)
+	want(2)
+	x.ask(t, "POST", "/api/v1/mutes", `{"link":"leaf4[6]"}`)
+	want(1)
+}
+
 // Whatever an alarm is about, a node or a cable, it is muted by what it says that it is about, and it alone.
 func TestMutes(t *testing.T) {
 	x := troubled(t)
