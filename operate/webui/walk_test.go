@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -131,6 +132,40 @@ func TestWalk(t *testing.T) {
 		phone.shoot("32-phone-" + v.name)
 	}
 	phone.quiet()
+}
+
+// TestWhatAlarmsAreAbout: an alarm leads to what it is about, a node's or a link's page, and is muted from its row.
+func TestWhatAlarmsAreAbout(t *testing.T) {
+	x := troubled(t)
+	x.standing(t, "dead switch leaf8", "duplicate name h6", "link down leaf4[6] spine2[4]")
+	b := newBrowser(t, 1400, 850, true)
+	b.open1(x.http.URL + "/#/cables")
+	for _, c := range []struct{ alarm, of, at, hash string }{
+		{"dead switch", "leaf8", "leaf8", "#/switch/leaf8"}, {"duplicate name", "h6", "h6", "#/host/h6"},
+		{"link down", "leaf4[6] spine2[4]", "leaf4[6]", "#/link/leaf4[6]"},
+	} {
+		row := fmt.Sprintf("[...document.querySelectorAll('tr')].find(r => r.querySelector('[aria-label=%q]'))",
+			"Mute "+c.alarm+" of "+c.of)
+		b.open("#/cables", "Alarms that stand", c.of)
+		b.Until("!!" + row)
+		eval[bool](b, row+".querySelector('a').click(), true")
+		b.Until(fmt.Sprintf("decodeURIComponent(location.hash) === %q", c.hash))
+		b.sees("Over time")
+		if got := eval[string](b, "document.querySelector('h1').innerText"); !strings.HasPrefix(got, c.at) {
+			t.Errorf("the alarm of %s leads to the page of %s", c.of, got)
+		}
+		b.open("#/cables", "Alarms that stand", c.of)
+		b.Until("!!" + row)
+		eval[bool](b, "(e => { e.selectedIndex = 1; e.dispatchEvent(new Event('change')); return true; })("+row+
+			".querySelector('select'))")
+		b.sees("Muted: " + c.alarm + " of " + c.of)
+		for _, a := range x.m.OpenAlarms() {
+			if is := a.Muted != nil; a.Link == c.of && a.Kind.String() == c.alarm && !is {
+				t.Errorf("the page says that %v of %s is muted, and it is not: %+v", a.Kind, a.Link, x.m.Mutes())
+			}
+		}
+	}
+	b.quiet()
 }
 
 // open1 loads the page anew.
