@@ -27,7 +27,7 @@ func views(last string) []view {
 		{"map", "#/map", []string{"Utilisation", "hosts", "links up"}},
 		{"overview", "#/overview", []string{"Overview", "Traffic of all hosts", "Who sends and receives most",
 			"Worst cables", "Cables to look at"}},
-		{"host", "#/host/h1", []string{"h1", "Links active", "Over time", "received", "ib_write_bw", "PortXmitData"}},
+		{"host", "#/host/h1", []string{"h1", "Links active", "Over time", "ib_write_bw", "PortXmitData"}},
 		{"switch", "#/switch/leaf1", []string{"leaf1", "Over time", "worst port", "Ports", "spine1", "Active"}},
 		{"doctor", "#/inspect", []string{"Doctor", "What was looked at", "Questions asked"}},
 		{"wiring", "#/inspect/wiring", []string{"Wiring", "as it should be", "Oversubscription"}},
@@ -97,6 +97,7 @@ func TestWalk(t *testing.T) {
 		b.shoot("32-dark-" + v.name)
 	}
 	t.Run("changes", func(t *testing.T) { b.T = t; walkChanges(t, x, b) })
+	t.Run("past", func(t *testing.T) { b.T = t; walkPast(t, b) })
 	t.Run("keyboard", func(t *testing.T) { b.T = t; walkKeyboard(t, b) })
 	t.Run("live", func(t *testing.T) { b.T = t; walkLive(t, x, b) })
 	t.Run("given up", func(t *testing.T) { b.T = t; walkGivenUp(t, b) })
@@ -246,6 +247,20 @@ func walkChanges(t *testing.T, x *ground, b *browser) {
 	b.sees("No tenants.")
 	if len(x.book.List()) != 0 {
 		t.Error("red was deleted and is there")
+	}
+}
+
+// walkPast looks at the plots of a host.
+func walkPast(t *testing.T, b *browser) {
+	const traffic = "document.querySelector('.plot[aria-label^=\"Traffic:\"]')"
+	b.open("#/host/h1", "Links active", "Over time")
+	// What a host receives has a line of its own, for those who see and for those who do not.
+	b.Until("!!" + traffic + "?.querySelector('.u-legend')")
+	lines := eval[[]string](b, "[..."+traffic+
+		".querySelectorAll('.u-series .u-label')].map(e => e.textContent).slice(1)") // the first is the time's
+	said := eval[string](b, traffic+".getAttribute('aria-label')")
+	if !slices.Equal(lines, []string{"sent", "received"}) || !strings.Contains(said, "received now ") {
+		t.Errorf("the plot of a host's traffic has lines of %q and says %q", lines, said)
 	}
 }
 
