@@ -97,7 +97,7 @@ func TestWalk(t *testing.T) {
 		b.shoot("32-dark-" + v.name)
 	}
 	t.Run("changes", func(t *testing.T) { b.T = t; walkChanges(t, x, b) })
-	t.Run("past", func(t *testing.T) { b.T = t; walkPast(t, b) })
+	t.Run("past", func(t *testing.T) { b.T = t; walkPast(t, x, b) })
 	t.Run("keyboard", func(t *testing.T) { b.T = t; walkKeyboard(t, b) })
 	t.Run("live", func(t *testing.T) { b.T = t; walkLive(t, x, b) })
 	t.Run("given up", func(t *testing.T) { b.T = t; walkGivenUp(t, b) })
@@ -250,8 +250,8 @@ func walkChanges(t *testing.T, x *ground, b *browser) {
 	}
 }
 
-// walkPast looks at the plots of a host.
-func walkPast(t *testing.T, b *browser) {
+// walkPast looks at the plots of a host, at a time of one's own, and at that as a table.
+func walkPast(t *testing.T, x *ground, b *browser) {
 	const traffic = "document.querySelector('.plot[aria-label^=\"Traffic:\"]')"
 	b.open("#/host/h1", "Links active", "Over time")
 	// What a host receives has a line of its own, for those who see and for those who do not.
@@ -262,6 +262,59 @@ func walkPast(t *testing.T, b *browser) {
 	if !slices.Equal(lines, []string{"sent", "received"}) || !strings.Contains(said, "received now ") {
 		t.Errorf("the plot of a host's traffic has lines of %q and says %q", lines, said)
 	}
+
+	// A second of which there is a sample, which is in the history when the next has come.
+	bell := x.m.Samples(t.Context())
+	at := x.m.Sample().At
+	for at.Equal(x.m.Sample().At) {
+		<-bell
+	}
+	from := at.Truncate(time.Second)
+	to := from.Add(time.Second)
+	show := func(from, to time.Time) {
+		t.Helper()
+		eval[bool](b, fmt.Sprintf(`(times => {
+			const fields = document.querySelectorAll(".own-span input");
+			const local = at => new Date(at - 60000 * new Date(at).getTimezoneOffset()).toISOString().slice(0, 19);
+			times.forEach((at, i) => fields[i].value = local(at));
+			document.querySelector(".own-span button").click();
+			return true;
+		})([%d, %d])`, from.UnixMilli(), to.UnixMilli()))
+	}
+	const pressed = "document.querySelectorAll('[aria-label=\"Span of time\"] [aria-pressed=true]').length"
+	show(from, from)
+	b.sees("From has to be before to.")
+	if n := eval[int](b, pressed); n != 1 {
+		t.Errorf("a span without a length took the place of the one that was chosen: %d are pressed", n)
+	}
+	show(from.AddDate(-1, 0, 0), from.AddDate(-1, 0, 0).Add(time.Minute))
+	b.sees("No samples in this span yet.")
+	if n := eval[int](b, pressed); n != 0 || eval[bool](b, "document.body.innerText.includes('From has to be')") {
+		t.Errorf("while a time of one's own is shown, %d others are pressed, or it is refused", n)
+	}
+	show(from, to)
+	b.Until("!!" + traffic + "?.querySelector('.u-legend')")
+	type table struct {
+		Name string
+		Rows []string
+	}
+	csv := eval[table](b, `(async a => {
+		const r = await fetch(a.href);
+		return { name: r.headers.get("content-disposition"), rows: (await r.text()).trim().split("\n") };
+	})([...document.querySelectorAll("a[download]")].find(a => a.textContent === "CSV"))`)
+	if !strings.Contains(csv.Name, "h1") || len(csv.Rows) < 2 || !strings.Contains(csv.Rows[0], "rcv_bytes") {
+		t.Fatalf("as a table: %+v", csv)
+	}
+	for _, row := range csv.Rows[1:] {
+		stamp, _, _ := strings.Cut(row, ",")
+		at, err := time.Parse(time.RFC3339, stamp)
+		if err != nil || at.Before(from) || at.After(to) {
+			t.Fatalf("the table of %v to %v has %q: %v", from, to, row, err)
+		}
+	}
+	b.click("[aria-label='Span of time'] button")
+	b.Until(pressed + " === 1")
+	b.Until("document.querySelector('a[download]').href.includes('seconds=600')")
 }
 
 // walkKeyboard uses no pointer at all.
