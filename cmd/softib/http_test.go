@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/pbkdf2"
@@ -10,6 +11,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -17,12 +19,15 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"softib/internal/patience"
 	"softib/internal/race"
 	"softib/operate/manager/ufm"
 	"softib/operate/status"
@@ -187,6 +192,79 @@ func TestPage(t *testing.T) {
 	}
 	if code, _ := get(t, client, secure, "operator", "wrong password"); code != http.StatusUnauthorized {
 		t.Errorf("a wrong password: %d", code)
+	}
+}
+
+// told is what a receiver of alarms was sent: the parts of a webhook's message that say which alarm it is, and where.
+type told struct {
+	ExternalURL string
+	Alerts      []struct {
+		Status, GeneratorURL string
+		Labels               map[string]string
+	}
+}
+
+// alertReceiver is who takes alarms, at an address of this machine.
+func alertReceiver(t *testing.T) (url string, got <-chan told) {
+	t.Helper()
+	c := make(chan told, 1000)
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var m told
+		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
+			t.Error(err)
+		}
+		c <- m
+	}))
+	t.Cleanup(s.Close)
+	return s.URL + "/hook", c
+}
+
+// isTold waits until a receiver has heard that the link at a port is down, from the fabric with some page.
+func isTold(t *testing.T, got <-chan told, port, page string) {
+	t.Helper()
+	ctx, cancel := patience.Context(t.Context(), time.Minute)
+	defer cancel()
+	var others []told
+	for {
+		select {
+		case m := <-got:
+			others = append(others, m)
+			for _, a := range m.Alerts {
+				link := a.Labels["link"]
+				if a.Labels["alertname"] != "FabricLinkDown" || !slices.Contains(strings.Fields(link), port) {
+					continue
+				}
+				if a.Status != "firing" || m.ExternalURL != page || !strings.HasPrefix(a.GeneratorURL, page) {
+					t.Errorf("%s is %s at %q, %q; want it firing at %q", link, a.Status, m.ExternalURL, a.GeneratorURL,
+						page)
+				}
+				return
+			}
+		case <-ctx.Done():
+			t.Fatalf("nobody tells that %s is down, but %+v: %v", port, others, context.Cause(ctx))
+		}
+	}
+}
+
+// TestAlerts: whoever --alerts names hears of a cable that is down, from a fabric and from who watches one.
+func TestAlerts(t *testing.T) {
+	s := newShell(t)
+	url, got := alertReceiver(t)
+	s.run("up", "-d", "star:3", "--state", "none", "--http", "127.0.0.1:0", "--alerts", url)
+	defer s.run("down")
+	s.run("fault", "link", "h2", "down")
+	isTold(t, got, "h2[1]", asJSON[status.Status](t, s.run("status", "--json")).Page)
+
+	l := newLab(t, "star:3", &sm.Config{SweepInterval: -1})
+	url, got = alertReceiver(t)
+	w := watch(t, "--on", "fabric:h3", "--interval", "50ms", "--alerts", url)
+	if err := l.SetLink(l.ref("h2", 1), false); err != nil {
+		t.Fatal(err)
+	}
+	isTold(t, got, "h2[1]", w.Page)
+	w.cancel()
+	if err := <-w.ended; err != nil {
+		t.Error(err)
 	}
 }
 
