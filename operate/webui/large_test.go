@@ -43,6 +43,7 @@ func TestLarge(t *testing.T) {
 		if n := eval[int](b, "softibMap.m.count"); n != len(x.m.Graph().Nodes) {
 			t.Errorf("the map has %d nodes, want %d", n, len(x.m.Graph().Nodes))
 		}
+		firstFrame(t, b)
 		b.sees("11,664 hosts", "34,992 / 34,992")
 		b.shoot("11664-dark-map")
 	})
@@ -114,11 +115,47 @@ func (b *browser) firstView(x *ground) time.Duration {
 	b.navigate("about:blank")
 	b.navigate(x.http.URL + "/")
 	b.Until("softibMap.ready > 0")
-	// Before it there was no black rectangle: where things will be is drawn in the first frame.
+	// Before it there was no black rectangle: a sketch was drawn, and firstFrame looks at what one shows.
 	if !eval[bool](b, "softibMap.sketched > 0 && softibMap.sketched <= softibMap.ready") {
 		b.T.Error("nothing is seen before the first picture")
 	}
 	return time.Duration(eval[float64](b, "softibMap.ready") * float64(time.Millisecond))
+}
+
+// firstFrame has another map of the fabric draw its first frame, when nothing of its picture is there, and wants it to
+// show where things will be. It is looked at as soon as the canvas has a size, before anything else happens on the
+// page.
+func firstFrame(t *testing.T, b *browser) {
+	t.Helper()
+	type boxes struct {
+		All, Seen int
+		Empty     string
+	}
+	got := eval[boxes](b, `(() => {
+		const canvas = document.createElement("canvas");
+		canvas.style.cssText = "position: fixed; inset: 0; width: 1000px; height: 700px";
+		document.body.append(canvas);
+		const r = new softibMap.constructor(canvas, softibMap.m, softibMap.data);
+		r.work = () => {}; // on the picture
+		r.resize();
+		const drawn = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+		const colour = (x, y) => {
+			const at = 4 * (Math.round(y * r.dpr) * canvas.width + Math.round(x * r.dpr));
+			return drawn.slice(at, at + 4).join();
+		};
+		const m = r.m, empty = colour(1, 1), middles = [];
+		for (const g of m.groups) middles.push([g.x + g.w / 2, g.y + g.h / 2]);
+		for (let i = 0; i < m.count && !m.groups.length; i++) {
+			if (m.isSwitch(i)) middles.push([m.x[i] + m.w[i] / 2, m.y[i] + m.h[i] / 2]);
+		}
+		const seen = middles.filter(([x, y]) => colour(r.screenX(x), r.screenY(y)) !== empty).length;
+		r.w = 0; // it draws no more
+		canvas.remove();
+		return { all: middles.length, seen, empty };
+	})()`)
+	if got.All == 0 || got.Seen != got.All {
+		t.Errorf("the first frame shows %d of %d boxes on %s", got.Seen, got.All, got.Empty)
+	}
 }
 
 // BenchmarkFirstView is how long people wait for the page.

@@ -97,6 +97,7 @@ func TestWalk(t *testing.T) {
 		b.shoot("32-dark-" + v.name)
 	}
 	t.Run("changes", func(t *testing.T) { b.T = t; walkChanges(t, x, b) })
+	t.Run("first frame", func(t *testing.T) { b.T = t; firstFrame(t, b) })
 	t.Run("past", func(t *testing.T) { b.T = t; walkPast(t, x, b) })
 	t.Run("keyboard", func(t *testing.T) { b.T = t; walkKeyboard(t, b) })
 	t.Run("live", func(t *testing.T) { b.T = t; walkLive(t, x, b) })
