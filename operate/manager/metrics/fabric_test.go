@@ -16,6 +16,12 @@ func running(t testing.TB, spec string) (*live.Fabric, *manager.Manager, *Export
 	if err != nil {
 		t.Fatal(err)
 	}
+	return runningOf(t, spec, g)
+}
+
+// runningOf is running for a fabric that no generator makes.
+func runningOf(t testing.TB, spec string, g *topo.Graph) (*live.Fabric, *manager.Manager, *Exporter) {
+	t.Helper()
 	f, err := live.New(g, live.Config{})
 	if err != nil {
 		t.Fatal(err)

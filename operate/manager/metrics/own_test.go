@@ -11,12 +11,15 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	waits "softib/internal/patience" // the package has a patience of its own
 	"softib/internal/race"
 	"softib/node/hca"
 	"softib/operate/manager"
+	"softib/operate/manager/health"
 	"softib/operate/manager/tenant"
 	"softib/proof/workload/perf"
 	"softib/proto/ib"
+	"softib/proto/topo"
 	"softib/verbs/attach"
 )
 
@@ -93,6 +96,82 @@ func TestPrograms(t *testing.T) {
 	}
 	checkHistogram(t, all["softib_latency_seconds"], paths.Metric[i].GetSummary().GetSampleCount())
 	checkHistogram(t, all["softib_sa_latency_seconds"], 0)
+}
+
+// TestAlarms: alarms that stand are counted by what they are about and how grave they are, those of every other kind
+// are none and not missing, and one that is over is counted no more.
+func TestAlarms(t *testing.T) {
+	w := newWorld(t, "star:4")
+	samples := w.m.Samples(t.Context())
+	ctx, cancel := waits.Context(t.Context(), time.Minute)
+	defer cancel()
+	down := func(host string, is bool, standing int) {
+		t.Helper()
+		r, err := w.m.Link(host, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.m.SetFault(r, manager.FaultSpec{Down: is}, "a test"); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			n := 0
+			for _, a := range w.m.Alarms() {
+				if a.Kind == health.LinkDown {
+					n++
+				}
+			}
+			if n == standing {
+				return
+			}
+			select {
+			case <-samples:
+			case <-ctx.Done():
+				t.Fatalf("%d alarms of links that are down, want %d: %v", n, standing, context.Cause(ctx))
+			}
+		}
+	}
+	want := func(counts map[[2]string]float64) {
+		t.Helper()
+		all, _ := scrape(t, New(w.m), "?collect[]=softib")
+		for _, kind := range manager.Kinds() {
+			for _, severity := range []string{"watch", "bad", "down"} {
+				got := value(all["softib_alarms"], "kind", kind, "severity", severity)
+				if n := counts[[2]string{kind, severity}]; got != n {
+					t.Errorf("softib_alarms of %s, %s, is %v: want %v", kind, severity, got, n)
+				}
+			}
+		}
+		if n := len(all["softib_alarms"].GetMetric()); n != 3*int(health.NumKind) {
+			t.Errorf("softib_alarms has %d samples, want %d", n, 3*int(health.NumKind))
+		}
+	}
+	want(nil)
+	down("h2", true, 1)
+	down("h3", true, 2)
+	flapped := [2]string{"flapping", "watch"} // by which they went down, for some minutes
+	want(map[[2]string]float64{{"link down", "down"}: 2, flapped: 2})
+	down("h3", false, 1)
+	want(map[[2]string]float64{{"link down", "down"}: 1, flapped: 2})
+}
+
+// TestServiceNodes: adapters that are part of switches are counted apart from hosts.
+func TestServiceNodes(t *testing.T) {
+	text, err := os.ReadFile("../../../proto/topo/testdata/dumps/dgx.ibnetdiscover")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := topo.Parse("dgx", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, e := runningOf(t, "dgx", g)
+	all, _ := scrape(t, e, "?collect[]=softib")
+	for kind, want := range map[string]float64{"host": 9, "service": 2, "switch": 2, "router": 0} {
+		if got := value(all["softib_nodes"], "type", kind); got != want {
+			t.Errorf("softib_nodes of type %s is %v: want %v", kind, got, want)
+		}
+	}
 }
 
 // checkHistogram wants buckets that grow, and at least so many samples.
