@@ -3,6 +3,7 @@ package manager
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"softib/operate/manager/health"
 	"softib/operate/wiring"
@@ -15,10 +16,18 @@ func (m *Manager) AlarmAt(a *health.Alarm) string {
 	if a.OfNode() {
 		return m.g.Nodes[a.A.Node].Name
 	}
-	if i, ok := m.CableOf(a.A); ok {
+	if i, ok := m.CableOf(a.A); ok && (m.cables[i].A == a.B || m.cables[i].B == a.B) {
 		return m.LinkName(i)
 	}
-	return m.g.PortName(a.A) + " " + m.g.PortName(a.B)
+	return m.endName(a.A) + " " + m.endName(a.B)
+}
+
+// endName is a port's name, or its node's where a cable is missing that would do in several of its ports.
+func (m *Manager) endName(r topo.PortRef) string {
+	if r.Port == 0 {
+		return m.g.Nodes[r.Node].Name
+	}
+	return m.g.PortName(r)
 }
 
 // about is a verdict on a node, or on a cable where two ports are named.
@@ -143,13 +152,28 @@ func (m *Manager) doubleNames() (list []health.Verdict) {
 // miswired are cables that are not where the tree has them that most of the fabric is.
 func (m *Manager) miswired() (list []health.Verdict) {
 	findings, _ := wiring.Structure(m.g)
+	type place struct{ a, b topo.PortRef }
+	first := map[place]*health.Reason{} // what is said of a place already
 	for _, f := range findings {
 		if f.Severity < wiring.Warning {
 			continue
 		}
 		a, b := f.Place(m.g)
-		list = append(list, about(health.Miswired, health.Watch, a, b, f.Text,
-			f.Do+"; softib topo check live shows the whole"))
+		if m.g.Peer(a) == b {
+			if i, ok := m.CableOf(a); ok {
+				a, b = m.cables[i].A, m.cables[i].B // by the name that the cable has elsewhere
+			}
+		}
+		do := f.Do + "; softib topo check live shows the whole"
+		// One alarm says all of a place, such as of two missing cables for which any ports of their switches would do.
+		if r := first[place{a, b}]; r != nil {
+			if r.Said += "; " + f.Text; !strings.Contains(r.Do, f.Do) {
+				r.Do = f.Do + "; " + r.Do
+			}
+			continue
+		}
+		list = append(list, about(health.Miswired, health.Watch, a, b, f.Text, do))
+		first[place{a, b}] = &list[len(list)-1].Reasons[0]
 	}
 	return list
 }

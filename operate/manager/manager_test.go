@@ -26,6 +26,12 @@ func running(t *testing.T, spec string, o Options) (*live.Fabric, *Manager) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return runningGraph(t, g, o)
+}
+
+// runningGraph is a fabric of a graph and its manager.
+func runningGraph(t *testing.T, g *topo.Graph, o Options) (*live.Fabric, *Manager) {
+	t.Helper()
 	f, err := live.New(g, live.Config{})
 	if err != nil {
 		t.Fatal(err)

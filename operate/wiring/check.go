@@ -255,7 +255,8 @@ func placeLonely(x *shape, list []Finding) {
 		return
 	}
 	f := &list[lonely]
-	w := Wire{x.g.PortName(topo.PortRef{Node: f.at.Node, Port: 1}), x.g.PortName(hole)}
+	f.at, f.to = topo.PortRef{Node: f.at.Node, Port: 1}, hole
+	w := Wire{x.g.PortName(f.at), x.g.PortName(f.to)}
 	f.Kind, f.Wanted, f.isolated = Missing, []Wire{w}, false
 	f.Text = fmt.Sprintf("%s has no cable, and %s none where most leaves have a host", f.Node, w.B)
 	f.Do = fmt.Sprintf("plug in a cable %v, or see why the link is down", w)

@@ -403,7 +403,7 @@ func (c *comparison) reportRest() {
 			continue
 		}
 		c.findings = append(c.findings, Finding{Kind: Missing, Severity: Warning, Wanted: []Wire{c.wire(l.a, l.b)},
-			at:   l.a,
+			at: l.a, to: l.b,
 			Text: fmt.Sprintf("there is no cable %v", c.wire(l.a, l.b)),
 			Do:   "plug one in, or see why the link is down"})
 	}

@@ -152,6 +152,7 @@ type Finding struct {
 	Do   string `json:"do,omitempty"`
 
 	at       topo.PortRef // for the order
+	to       topo.PortRef // where a missing cable that leaves from at should lead
 	isolated bool         // the node has no cable at all
 }
 
@@ -163,8 +164,12 @@ func (f Finding) String() string {
 	return s
 }
 
-// Place is the cable that a finding is about, as it is or as it should be, or the node twice.
+// Place is the cable that a finding is about, as it is or, if it is missing, as it should be, or the node twice. A port
+// that nothing determines is 0.
 func (f Finding) Place(g *topo.Graph) (a, b topo.PortRef) {
+	if f.Kind == Missing && len(f.Wanted) == 1 {
+		return f.at, f.to // and not what else may be plugged in there, which is another finding's
+	}
 	at := f.at
 	at.Node = max(at.Node, 0)
 	if far := g.Peer(at); at.Port != 0 && far.Port != 0 {
