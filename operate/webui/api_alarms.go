@@ -3,6 +3,7 @@ package webui
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -147,10 +148,14 @@ func (s *Server) mute(r *http.Request) (any, error) {
 		return nil, err
 	}
 	u := manager.Mute{Kind: body.Kind, By: by, Note: body.Note}
+	// What an alarm is about may be a cable that is not there.
+	missing := func(a manager.OpenAlarm) bool { return !a.OfNode() && a.Link == body.Link }
 	switch {
 	case body.Link != "" && body.Node != "":
 		return nil, badField("node", "make a rule for each", "a rule is about a link or a node: want one of %q and %q",
 			body.Link, body.Node)
+	case body.Link != "" && slices.ContainsFunc(s.m.OpenAlarms(), missing):
+		u.Link = body.Link
 	case body.Link != "":
 		ref, err := s.linkNamed("link", body.Link)
 		if err != nil {

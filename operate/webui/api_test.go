@@ -141,6 +141,35 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// An alarm of a cable that is not there is muted by its name, though no link has that.
+func TestMuteMissing(t *testing.T) {
+	const spec, cable = "fat-tree:radix=8,levels=2", "leaf1[7] spine3[1]"
+	g, err := topo.ParseSpec(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Disconnect(g.ByName("leaf1").Index, 7); err != nil {
+		t.Fatal(err)
+	}
+	x := newGroundOf(t, spec, g, 20*time.Millisecond)
+	mute := fmt.Sprintf(`{"link":%q,"minutes":5}`, cable)
+	for limit := patience.New(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		var list []alarmShown
+		x.get(t, "/api/v1/alarms", &list)
+		if i := slices.IndexFunc(list, func(a alarmShown) bool { return a.Link == cable }); i >= 0 {
+			if list[i].Muted != nil {
+				return
+			}
+			if resp, data := x.ask(t, "POST", "/api/v1/mutes", mute); resp.StatusCode != 200 {
+				t.Fatalf("%s: %s", resp.Status, data)
+			}
+		}
+		if limit.Over() {
+			t.Fatalf("%v: %+v", limit.Err(), list)
+		}
+	}
+}
+
 // Alarms can be acknowledged and muted, and what is counted agrees with what is listed.
 func TestAlarms(t *testing.T) {
 	x := newGround(t, "fat-tree:radix=4,levels=2", 20*time.Millisecond)

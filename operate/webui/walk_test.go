@@ -456,6 +456,15 @@ func walkAlarm(t *testing.T, x *ground, b *browser) {
 	b.fill("dialog input[name=note]", "spare ordered")
 	b.click("dialog button[value=yes]")
 	b.sees("acknowledged by ann", "spare ordered")
+	// A cable leads to its own view; a node, or a cable that is missing, has none.
+	for link, view := range map[string]string{"leaf3[7] spine3[3]": "#/link/leaf3%5B7%5D", "h6": "#/host/h6",
+		"leaf3[9] spine3[9]": "#/switch/leaf3", "leaf3 spine3": "#/switch/leaf3"} {
+		is := eval[string](b, fmt.Sprintf(`import("./js/words.js").then(w => `+
+			`w.alarmTo(softibMap.m, %q).getAttribute("href"))`, link))
+		if is != view {
+			t.Errorf("an alarm of %s leads to %q, want %q", link, is, view)
+		}
+	}
 	b.shoot("32-dark-alarm-acknowledged")
 	b.Until("!!document.querySelector('[data-k^=m]')")
 	eval[bool](b, "(e => { e.selectedIndex = 1; e.dispatchEvent(new Event('change')); return true; })"+

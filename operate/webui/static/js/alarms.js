@@ -3,7 +3,7 @@
 import { h, fill, table, toast } from "./dom.js";
 import { del, get, post } from "./api.js";
 import { ago, dayClock } from "./format.js";
-import { health, linkTo, nodeTo } from "./words.js";
+import { alarmTo, health, nodeTo } from "./words.js";
 
 const spans = [["1 h", 60], ["8 h", 480], ["7 d", 7 * 1440], ["for good", 0]];
 
@@ -26,7 +26,7 @@ export function alarmTable(model, list, changed) {
   const columns = [
     { title: "Since", cell: a => ago(a.since), class: "nowrap" },
     { title: "", cell: a => health(a.severity) },
-    { title: "Where", cell: a => a.node ? nodeTo(model, a.node) : linkTo(model, a.link.split(" ")[0], a.link), class: "nowrap" },
+    { title: "Where", cell: a => a.node ? nodeTo(model, a.node) : alarmTo(model, a.link), class: "nowrap" },
     { title: "Alarm", class: "roomy", cell: a => [h("span", { class: a.quiet ? "dim" : "" }, a.text),
       a.acknowledged && h("div", { class: "dim" }, `acknowledged by ${a.acknowledged.by}, ${ago(a.acknowledged.at)}${a.acknowledged.note ? `: ${a.acknowledged.note}` : ""}`),
       a.muted && h("div", { class: "dim" }, `muted by ${a.muted.by}${a.muted.until ? ` until ${dayClock(a.muted.until)}` : ""}`)] },

@@ -15,7 +15,12 @@ export function usage(bytesPerSecond, mbps) {
 }
 
 export const linkTo = (model, port, text) => h("a", { href: `#/link/${encodeURIComponent(port)}`, dataset: { k: port } }, text ?? port);
-export const nodeTo = (model, name) => { const i = model.index.get(name); return i === undefined ? name : h("a", { href: model.page(i), dataset: { k: name } }, name); };
+export const nodeTo = (model, name, text) => { const i = model.index.get(name); return i === undefined ? text ?? name : h("a", { href: model.page(i), dataset: { k: name } }, text ?? name); };
+// alarmTo leads to the cable that an alarm is about, or to the node, also where the cable is missing.
+export const alarmTo = (model, link) => {
+  const port = link.split(" ")[0];
+  return model.hasCable(port) ? linkTo(model, port, link) : nodeTo(model, port.replace(/\[\d+\]$/, ""), link);
+};
 export const portTo = (model, name) => nodeTo(model, name.replace(/\[\d+\]$/, ""));
 
 export const card = (label, value, cls) => h("div", { class: `card ${cls ?? ""}` }, h("small", null, label), h("b", null, value));

@@ -42,6 +42,13 @@ export class Model {
     this.near = near;
   }
 
+  // hasCable says whether there is one at a port, by its name.
+  hasCable(port) {
+    const [, name, number] = port.match(/^(.*)\[(\d+)\]$/) ?? [], i = this.index.get(name);
+    if (i === undefined) return false;
+    return this.near.subarray(this.start[i], this.start[i + 1]).some(k => this.a[k] === i && this.ap[k] === +number || this.b[k] === i && this.bp[k] === +number);
+  }
+
   // Where every cable is drawn: from (x1, y1) to (x2, y2). A host's own cable is a hostLine: 1 is a straight one; 2 starts at (x0, y0), runs down
   // beside the column of hosts from (x1, y1), and then into the host at (x2, y2).
   #lines() {
