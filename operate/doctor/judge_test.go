@@ -324,6 +324,46 @@ func TestNoInterval(t *testing.T) {
 	}
 }
 
+// TestNoIntervalFlaps: without a second look a link that was lost is judged by how often in an hour, where it is known
+// for how long counters have counted, and by how often in all where it is not.
+func TestNoIntervalFlaps(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		count uint64
+		age   time.Duration
+		sev   doctor.Severity
+		says  string
+		limit string
+	}{
+		{"once is no rate", 1, time.Minute, doctor.OK, "", ""},
+		{"often in an hour", 3, 20 * time.Minute, doctor.Fail, "3 times down in 20 min", "at most 3 an hour"},
+		{"seldom", 3, 24 * time.Hour, doctor.OK, "", ""},
+		{"nobody knows since when", 3, 0, doctor.OK, "", ""},
+		{"more in all than one should, and in an hour", 12, 20 * time.Minute, doctor.Fail, "12 times down in 20 min",
+			"at most 3 an hour"},
+		{"more in all than one should, in a month", 12, 30 * 24 * time.Hour, doctor.Warn, "12 times down",
+			"at most 10 since the last reset"},
+		{"more in all than one should, since whenever", 12, 0, doctor.Warn, "12 times down",
+			"at most 10 since the last reset"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPatient(t)
+			p.counted("h1[1]", ib.LinkDownedCounter, c.count)
+			rep := doctor.Judge(p.before, nil, doctor.Options{Thresholds: aged(c.age)})
+			if c.sev == doctor.OK {
+				if !rep.Healthy() {
+					t.Errorf("%s", all(rep))
+				}
+				return
+			}
+			f := wantFinding(t, rep, "flapping-cable", c.sev, "h1[1]", "leaf1[1]")
+			if !strings.Contains(f.Measured, c.says+" ") || !strings.Contains(f.Threshold, c.limit) {
+				t.Errorf("%q, %q", f.Measured, f.Threshold)
+			}
+		})
+	}
+}
+
 // TestReset: a counter that was cleared between the looks counts from there.
 func TestReset(t *testing.T) {
 	p := newPatient(t)

@@ -160,14 +160,15 @@ func exceeds(c ib.Counter, counted *ib.Counters, interval time.Duration, t *Thre
 	return x, x.PerHour > l.WatchPerHour
 }
 
-// flaps judges how often a link was lost, by a counter that has no interval: by its limit in all, or by the rate of the
-// time that it has counted. Once is no rate.
+// flaps judges how often a link was lost, by a counter that has no interval: by the rate of the time that it has
+// counted, or else by its limit in all, which says less: many may have been in an hour or in a year. Once is no rate.
 func flaps(c ib.Counter, counted *ib.Counters, t *Thresholds) (Excess, bool) {
-	if x, ok := exceeds(c, counted, 0, t); ok || t.Age <= 0 || counted[c] < t.Counter[c].BadMin {
-		return x, ok
+	if t.Age > 0 && counted[c] >= t.Counter[c].BadMin {
+		if x, _ := exceeds(c, counted, t.Age, t); x.PerHour > t.Counter[c].BadPerHour {
+			return x, true
+		}
 	}
-	x, _ := exceeds(c, counted, t.Age, t)
-	return x, x.PerHour > t.Counter[c].BadPerHour
+	return exceeds(c, counted, 0, t)
 }
 
 // damaged is how many packets arrived damaged: PortRcvErrors less what its details, where a port has them, say is
