@@ -89,6 +89,57 @@ func TestNodesAreFound(t *testing.T) {
 	}
 }
 
+// TestPlaceBeforeName: of nodes with other GUIDs, two that have exchanged names are where they are plugged in. Their
+// names are what differs, and no cable does.
+func TestPlaceBeforeName(t *testing.T) {
+	a := gen(t, "fat-tree:radix=8,levels=2")
+	for _, c := range []struct {
+		name    string
+		foreign func(n *topo.Node) bool
+		x, y    string
+		words   string
+	}{
+		{"adapters", func(n *topo.Node) bool { return !n.IsSwitch() }, "h5", "h9",
+			"44 of 44 nodes, 12 by GUID, 32 by place"},
+		{"switches", isSpine, "spine1", "spine3", "44 of 44 nodes, 40 by GUID, 4 by place"},
+		{"all but one leaf", func(n *topo.Node) bool { return n.Name != "leaf1" }, "leaf2", "leaf3",
+			"44 of 44 nodes, 1 by GUID, 43 by place"},
+	} {
+		exchanged := func(n *topo.Node) string {
+			switch n.Name {
+			case c.x:
+				return c.y
+			case c.y:
+				return c.x
+			}
+			return n.Name
+		}
+		b := renamed(t, a, func(n *topo.Node) ib.GUID {
+			if c.foreign(n) {
+				return otherGUID(n)
+			}
+			return n.GUID
+		}, exchanged, exchanged)
+		d := Diff(a, b)
+		var names []string
+		for _, x := range d.Changes {
+			if x.Kind != Renamed {
+				t.Errorf("%s: %v %s", c.name, x.Kind, x.Text)
+				continue
+			}
+			if a.ByName(x.Node).GUID == a.ByName(c.x).GUID || a.ByName(x.Node).GUID == a.ByName(c.y).GUID {
+				names = append(names, x.Text)
+			}
+		}
+		want := []string{
+			fmt.Sprintf("A has %s (%v), B %s (%v) in its place", c.x, a.ByName(c.x).GUID, c.y, b.ByName(c.y).GUID),
+			fmt.Sprintf("A has %s (%v), B %s (%v) in its place", c.y, a.ByName(c.y).GUID, c.x, b.ByName(c.x).GUID)}
+		if d.Matched.String() != c.words || !slices.Equal(names, want) {
+			t.Errorf("%s: %v, %q, want %q", c.name, d.Matched, names, want)
+		}
+	}
+}
+
 // nameIn is a node's name in a fabric that may have other names.
 func nameIn(g *topo.Graph, name string) string {
 	if g.ByName(name) != nil {
