@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,25 @@ func TestSample(t *testing.T) {
 	if len(alarms) != 2 || alarms[0].Kind != health.LinkDown || !m.ClearAlarm(alarms[0].ID) ||
 		m.ClearAlarm(alarms[0].ID) || len(m.Alarms()) != 1 {
 		t.Errorf("alarms were %+v", alarms)
+	}
+}
+
+// TestWaitShare: what a port has waited for credits is a part of the time, and so all of it at most, also where a
+// device counts in shorter ticks.
+func TestWaitShare(t *testing.T) {
+	_, m := running(t, "star:2", Options{})
+	last := m.Sample()
+	i := 0
+	words := float64(last.Ports[i].Rate.Mbps()) * 1e6 / 32 // in a second
+	if words == 0 {
+		t.Fatal("the first port has no link")
+	}
+	for _, c := range []struct{ waited, want float64 }{{0, 0}, {0.25, 0.25}, {1, 1}, {5, 1}} {
+		s := &Sample{Interval: 2 * time.Second, Ports: slices.Clone(last.Ports)}
+		s.Ports[i].Counters[ib.PortXmitWait] += uint64(2 * c.waited * words)
+		if m.rates(s, last); math.Abs(float64(s.Ports[i].Wait)-c.want) > 1e-3 || s.Ports[i].Wait > 1 {
+			t.Errorf("%g of the time is %g, want %g", c.waited, s.Ports[i].Wait, c.want)
+		}
 	}
 }
 
