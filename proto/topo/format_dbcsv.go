@@ -145,6 +145,8 @@ func (l *lister) dbSections(lines []numberedLine, row func(section string, r *db
 	for _, at := range lines {
 		switch {
 		case isBlank(at.text):
+		case isNoise(at.text):
+			l.odd(at, "")
 		case section == "" && isDBCSV(at.text):
 			section, heads = strings.TrimPrefix(at.text, dbStart), nil
 		case section == "":

@@ -201,6 +201,7 @@ func (l *lister) build() (*Graph, error) {
 	for i := range l.links {
 		l.node(l.links[i].line, &l.links[i].near)
 	}
+	l.findUnaddressed()
 	for i := range l.links {
 		if k := &l.links[i]; k.linked {
 			if _, ok := l.find(&k.far); !ok && k.far.guid == 0 && k.far.portGUID == 0 {
@@ -226,6 +227,42 @@ func (l *lister) build() (*Graph, error) {
 		return nil, &ParseError{File: l.file, Line: 1, Err: err}
 	}
 	return g, nil
+}
+
+// findUnaddressed finds far ends of which a line tells no GUID, and the address is that of a port that has none: there
+// is one line that says the reverse.
+func (l *lister) findUnaddressed() {
+	type pair struct {
+		desc, farDesc string
+		port, farPort int
+	}
+	const several = -1
+	var lines map[pair]int
+	for i := range l.links {
+		k := &l.links[i]
+		if !k.linked || k.far.guid != 0 || k.far.portGUID != 0 || k.far.lid != 0 || k.far.label != "" {
+			continue
+		}
+		if lines == nil {
+			lines = map[pair]int{}
+			for j := range l.links {
+				o := &l.links[j]
+				if !o.linked {
+					continue
+				}
+				p := pair{o.near.desc, o.far.desc, o.near.port, o.far.port}
+				if _, dup := lines[p]; dup {
+					lines[p] = several
+				} else {
+					lines[p] = j
+				}
+			}
+		}
+		if j, ok := lines[pair{k.far.desc, k.near.desc, k.far.port, k.near.port}]; ok && j != several {
+			o := &l.links[j].near
+			k.far.kind, k.far.guid, k.far.portGUID = o.kind, o.guid, o.portGUID
+		}
+	}
 }
 
 func (l *lister) addNodes(g *Graph) {

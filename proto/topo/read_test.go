@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -157,7 +158,7 @@ func TestRemarks(t *testing.T) {
 	const noise = "src/query_smp.c:195; umad (DR path slid 0; dlid 0; 0,1,1,31 Attr 0x11:0) bad status 110"
 	head := "[root@node01 ~]# ibnetdiscover | tee x\nLast login: Wed Nov 18 15:00:01 2026\n"
 	for _, name := range []string{"small.ibnetdiscover", "small.ports", "small.linkinfo", "small.linkinfo-l",
-		"small.ibdiagnet.lst", "small.ibdiagnet2.net_dump"} {
+		"small.ibdiagnet.lst", "small.ibdiagnet2.net_dump", "small.ibdiagnet2.db_csv"} {
 		text := string(readFile(t, filepath.Join("dumps", name)))
 		whole := facts(mustRead(t, name).Graph)
 		at := strings.LastIndex(strings.TrimSpace(text), "\n") + 1
@@ -180,6 +181,57 @@ func TestRemarks(t *testing.T) {
 	}
 }
 
+// TestNoiseInSections passes over what a tool wrote on the side between any two lines of sections: it is no heading,
+// and no node.
+func TestNoiseInSections(t *testing.T) {
+	const name, noise = "small.ibdiagnet2.db_csv", "ibwarn: [4711] mad_rpc: _do_madrpc failed; dport (DR path 0,1,1)"
+	lines := strings.Split(strings.TrimSpace(string(readFile(t, "dumps/"+name))), "\n")
+	whole := facts(mustRead(t, name).Graph)
+	for at := range lines {
+		r, err := Read(name, []byte(strings.Join(slices.Insert(slices.Clone(lines), at, noise), "\n")))
+		if err != nil {
+			t.Errorf("before %q: %v", lines[at], err)
+			continue
+		}
+		if len(r.Remarks) != 1 || r.Remarks[0].Line != at+1 || !slices.Equal(facts(r.Graph), whole) {
+			t.Errorf("before %q: %v, %v", lines[at], r.Remarks, facts(r.Graph))
+		}
+	}
+}
+
+// TestWithoutAddresses: without a subnet manager no port has an address, and iblinkinfo tells of far ends by nothing
+// else but their descriptions. Where one line alone says the reverse, that is the far end.
+func TestWithoutAddresses(t *testing.T) {
+	text := string(readFile(t, "dumps/small.linkinfo"))
+	bare := regexp.MustCompile(`\d( +\d\[)`).ReplaceAllString(text, "0$1")
+	r, err := Read("x", []byte(bare))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := facts(mustRead(t, "small.linkinfo").Graph)
+	for i := range want {
+		if name, _, ok := strings.Cut(want[i], " LID "); ok {
+			want[i] = name + " LID 0"
+		}
+	}
+	if slices.Sort(want); !slices.Equal(facts(r.Graph), want) || len(r.Remarks) != 0 {
+		t.Errorf("reads\n%s\nwant\n%s\n%v", strings.Join(facts(r.Graph), "\n"), strings.Join(want, "\n"), r.Remarks)
+	}
+	// Two hosts of one name at the same ports of two switches of one name.
+	const twins = `Switch: 0x0000000000000a00 sw:
+           0    1[  ] ==( 4X          10.0 Gbps Active/  LinkUp)==>       0    1[  ] "h" ( )
+Switch: 0x0000000000000a10 sw:
+           0    1[  ] ==( 4X          10.0 Gbps Active/  LinkUp)==>       0    1[  ] "h" ( )
+CA: h:
+      0x0000000000000c00      0    1[  ] ==( 4X          10.0 Gbps Active/  LinkUp)==>       0    1[  ] "sw" ( )
+CA: h:
+      0x0000000000000c10      0    1[  ] ==( 4X          10.0 Gbps Active/  LinkUp)==>       0    1[  ] "sw" ( )
+`
+	if r, err := Read("x", []byte(twins)); !errors.Is(err, ErrUnknownPort) {
+		t.Errorf("nothing says which is which, and yet %v, %v", r, err)
+	}
+}
+
 // TestOddLIDs takes addresses that no port can have for none.
 func TestOddLIDs(t *testing.T) {
 	for _, lid := range []string{"65535", "49152", "60000"} {
@@ -195,6 +247,57 @@ func TestOddLIDs(t *testing.T) {
 		text = strings.ReplaceAll(string(readFile(t, "dumps/small.ports")), "CA     6", "CA "+lid)
 		if r, err = Read("x", []byte(text)); err != nil || len(r.Remarks) != 2 || r.ByName("node02").Ports[1].LID != 0 {
 			t.Errorf("LID %s of a port: %v, %v", lid, err, r)
+		}
+	}
+}
+
+// TestOddLIDsEverywhere: in each format, a host whose address no port can have is there without one, and each line that
+// has it is told.
+func TestOddLIDsEverywhere(t *testing.T) {
+	for _, lid := range []int{0, 65535, 49152, 60000} {
+		hex := fmt.Sprintf("LID:%04X PN", lid)
+		for _, c := range []struct {
+			name, old, new string
+			lines          int
+		}{
+			{"small.ibdiagnet2.ibnetdiscover", "# lid 6 lmc", fmt.Sprintf("# lid %d lmc", lid), 1},
+			{"small.ports", "CA     6", fmt.Sprintf("CA %5d", lid), 2},
+			{"small.linkinfo", "      6    1[", fmt.Sprintf("  %5d    1[", lid), 2},
+			{"small.linkinfo-l", "      6    1[", fmt.Sprintf("  %5d    1[", lid), 2},
+			{"small.ibdiagnet.lst", "LID:0006 PN", hex, 1},
+			{"small.opensm.lst", "LID:0001 PN", hex, 2},
+			{"small.ibdiagnet2.net_dump", ": 6    :", fmt.Sprintf(": %-4d :", lid), 1},
+			{"small.ibdiagnet2.db_csv", "0000c00,1,1,6,", fmt.Sprintf("0000c00,1,1,%d,", lid), 1},
+		} {
+			text := strings.ReplaceAll(string(readFile(t, filepath.Join("dumps", c.name))), c.old, c.new)
+			r, err := Read(c.name, []byte(text))
+			if err != nil {
+				t.Errorf("%s, LID %d: %v", c.name, lid, err)
+				continue
+			}
+			want := facts(mustRead(t, c.name).Graph)
+			for i, f := range want {
+				if name, _, ok := strings.Cut(f, " LID "); ok && strings.Contains(name, "c00[1]") {
+					want[i] = name + " LID 0"
+				}
+			}
+			if slices.Sort(want); !slices.Equal(facts(r.Graph), want) {
+				t.Errorf("%s, LID %d: reads\n%s\nwant\n%s", c.name, lid, strings.Join(facts(r.Graph), "\n"),
+					strings.Join(want, "\n"))
+			}
+			said := 0
+			for _, odd := range r.Remarks {
+				if strings.Contains(odd.Text, fmt.Sprintf("LID %d ", lid)) &&
+					strings.Contains(odd.Text, "taken as none") {
+					said++
+				}
+			}
+			if lid == 0 {
+				c.lines = 0 // which is as it should be without a subnet manager
+			}
+			if said != c.lines || said != len(r.Remarks) {
+				t.Errorf("%s, LID %d: %v, want %d lines", c.name, lid, r.Remarks, c.lines)
+			}
 		}
 	}
 }
