@@ -84,14 +84,16 @@ const intervalMin = 10 * time.Millisecond
 
 // watched is what is being watched, for programs.
 type watched struct {
-	On       string `json:"on"`
-	From     string `json:"from"`
-	Hosts    int    `json:"hosts"`
-	Switches int    `json:"switches"`
-	Cables   int    `json:"cables"`
-	Active   int    `json:"links_active"`
-	Page     string `json:"page,omitempty"`
-	Changes  bool   `json:"allow_changes"`
+	On    string `json:"on"`
+	From  string `json:"from"`
+	Hosts int    `json:"hosts"`
+	// ServiceNodes are part of switches, and no hosts.
+	ServiceNodes int    `json:"service_nodes,omitempty"`
+	Switches     int    `json:"switches"`
+	Cables       int    `json:"cables"`
+	Active       int    `json:"links_active"`
+	Page         string `json:"page,omitempty"`
+	Changes      bool   `json:"allow_changes"`
 }
 
 func (o *watchCommand) run(cmd *cobra.Command) error {
@@ -286,9 +288,9 @@ func (o *watchCommand) manage(f *remote.Fabric, dir string) (*manager.Manager, e
 func (o *watchCommand) describe(m *manager.Manager, f *remote.Fabric, page *web, w io.Writer) {
 	g, s, st := m.Graph(), m.Sample(), f.Stats()
 	if o.json {
-		hosts, _ := g.HostsApart()
-		x := watched{On: o.on, From: fromName(g, f.From()), Hosts: len(hosts), Switches: len(g.Switches()),
-			Cables: g.NumCables(), Active: s.Active, Changes: o.changes}
+		hosts, service := g.HostsApart()
+		x := watched{On: o.on, From: fromName(g, f.From()), Hosts: len(hosts), ServiceNodes: len(service),
+			Switches: len(g.Switches()), Cables: g.NumCables(), Active: s.Active, Changes: o.changes}
 		if page != nil {
 			x.Page = page.url
 		}

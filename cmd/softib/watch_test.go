@@ -149,6 +149,22 @@ func series(text, prefix string) map[string]string {
 	return m
 }
 
+// TestWatchServiceNodes: what is part of a switch is counted apart from hosts, in the first line and on the page.
+func TestWatchServiceNodes(t *testing.T) {
+	newLab(t, "../../proto/topo/testdata/dumps/dgx.ibnetdiscover", &sm.Config{})
+	w := watch(t, "--on", "fabric:dgx01", "--interval", "50ms")
+	if w.Hosts != 9 || w.ServiceNodes != 2 || w.Switches != 2 || w.Cables != 13 {
+		t.Errorf("%+v", w.watched)
+	}
+	s := asJSON[struct {
+		Hosts        int
+		ServiceNodes int `json:"service_nodes"`
+	}](t, w.get("api/v1/status"))
+	if s.Hosts != 9 || s.ServiceNodes != 2 {
+		t.Errorf("the page: %+v", s)
+	}
+}
+
 // A fabric that is watched from another process shows what it shows itself.
 func TestWatchFabric(t *testing.T) {
 	l := newLab(t, "fat-tree:radix=4,levels=2", &sm.Config{})

@@ -222,6 +222,31 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestRates: what links carry and what they signal, at switches and at hosts, in bytes a second. Of 4x EDR the tests of
+// infiniband_exporter have both numbers.
+func TestRates(t *testing.T) {
+	for _, c := range []struct {
+		link         string
+		carries, raw float64
+	}{
+		{"speed=QDR", 4e9, 5e9}, {"speed=FDR10", 5e9, 5.15625e9}, {"speed=FDR", 6.8181e9, 7.03125e9},
+		{"speed=EDR", 12.5e9, 12.890625e9}, {"speed=HDR", 25e9, 25e9}, {"speed=HDR,width=2x", 12.5e9, 12.5e9},
+		{"speed=NDR", 50e9, 50e9}, {"speed=XDR", 100e9, 100e9},
+	} {
+		_, m, e := running(t, "star:2,"+c.link)
+		all, _ := scrape(t, e, "?collect[]=switch&collect[]=hca")
+		sw, host := guidText(m.Graph().ByName("sw1").GUID), guidText(m.Graph().ByName("h1").PortGUID(1))
+		for name, want := range map[string]float64{"rate_bytes_per_second": c.carries,
+			"raw_rate_bytes_per_second": c.raw} {
+			at := value(all["infiniband_switch_port_"+name], "guid", sw, "port", "1")
+			of := value(all["infiniband_hca_"+name], "guid", host)
+			if math.Abs(at/want-1) > 1e-3 || math.Abs(of/want-1) > 1e-3 {
+				t.Errorf("%s: %s is %g at the switch, %g at the host, want %g", c.link, name, at, of, want)
+			}
+		}
+	}
+}
+
 // TestValues: what is exported is what the ports count, in the right units, and goes on when a link goes down.
 func TestValues(t *testing.T) {
 	f, m, e := running(t, "fat-tree:radix=4,levels=2")
