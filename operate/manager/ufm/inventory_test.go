@@ -81,8 +81,24 @@ func TestTrouble(t *testing.T) {
 	if got := into[[]jobShape](t, p.want(200, "GET", "/ufmRest/jobs/1,2,999", nil)); len(got) != 2 {
 		t.Errorf("jobs 1, 2 and one that is not there: %+v", got)
 	}
+	// Clients of another kind find the same under app/jobs.
+	for _, path := range []string{"", "?operation=CheckLinks", "?parent_id=" + j.ID, "/" + j.ID, "/" + parts[0].ID,
+		"/" + j.ID + ",999"} {
+		is := p.want(200, "GET", "/ufmRest/app/jobs"+path, nil).body
+		want := p.want(200, "GET", "/ufmRest/jobs"+path, nil).body
+		if is != want || !strings.Contains(is, `"ID":"`+j.ID) {
+			t.Errorf("app/jobs%s: %s, want %s", path, is, want)
+		}
+	}
 	p.want(200, "DELETE", "/ufmRest/jobs/"+j.ID, nil)
-	p.want(404, "GET", "/ufmRest/jobs/"+j.ID, nil)
+	for _, gone := range []string{j.ID, parts[0].ID, "999"} {
+		for _, path := range []string{"/ufmRest/jobs/", "/ufmRest/app/jobs/"} {
+			if got := p.want(404, "GET", path+gone, nil).body; !strings.Contains(got, "there is no job "+gone) {
+				t.Errorf("%s%s: %s", path, gone, got)
+			}
+		}
+	}
+	p.want(400, "GET", "/ufmRest/app/jobs/x", nil)
 }
 
 // TestAlarms: what is wrong with a cable is an alarm at both its ends until it is put right.
