@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"softib/internal/patience"
 	"softib/operate/manager/health"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -131,13 +130,7 @@ func TestOpenAlarms(t *testing.T) {
 // cable was found first, and by nothing else.
 func TestMuteEachKind(t *testing.T) {
 	_, m := running(t, "fat-tree:radix=4,levels=2", Options{Patience: &[health.NumKind]health.Patience{}})
-	now := time.Now()
-	m.take(now)
-	for limit := patience.New(time.Minute); m.static.list.Load() == nil; time.Sleep(time.Millisecond) {
-		if limit.Over() {
-			t.Fatal(limit.Err())
-		}
-	}
+	now := wellRead(t, m)
 	node := topo.PortRef{Node: m.g.ByName("h6").Index}
 	cable := m.cables[len(m.cables)-1]
 	for k := range health.NumKind {
@@ -175,6 +168,69 @@ func TestMuteEachKind(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+		}
+	}
+}
+
+// TestFlapIsOver: a link that went down once is looked back on for a baseline or two, and is quiet from the moment at
+// which the older of them begins after it. The alarm goes when it has been quiet for as long as its kind has to be.
+func TestFlapIsOver(t *testing.T) {
+	for _, c := range []struct {
+		down time.Duration // after the first sample
+		last time.Duration // it is told until then
+	}{
+		{time.Second, 2*judgeSpan - time.Millisecond},
+		{judgeSpan, 2*judgeSpan - time.Millisecond},
+		{judgeSpan + time.Second, 3*judgeSpan - time.Millisecond},
+	} {
+		f, m := running(t, "star:2", Options{})
+		began := m.Sample().At
+		flap := func() (OpenAlarm, bool) {
+			for _, a := range m.OpenAlarms() {
+				if a.Kind == health.Flapping {
+					return a, true
+				}
+			}
+			return OpenAlarm{}, false
+		}
+		h2 := topo.PortRef{Node: f.Graph().ByName("h2").Index, Port: 1}
+		happened := false
+		at := func(d time.Duration) {
+			m.take(began.Add(d))
+			happened = happened || d >= c.down
+		}
+		told := func(d time.Duration) {
+			t.Helper()
+			at(d)
+			if a, ok := flap(); happened && (!ok || a.IsQuiet || !strings.HasPrefix(a.Text, "1 time down in ")) {
+				t.Errorf("down at %v: %v later it is %+v", c.down, d-c.down, a)
+			}
+		}
+		// Baselines are taken with samples; these come each half of one, and where something is to be seen.
+		for d := judgeSpan / 2; d < c.last; d += judgeSpan / 2 {
+			if d >= c.down && !happened {
+				for _, up := range []bool{false, true} {
+					if err := f.SetLink(h2, up); err != nil {
+						t.Fatal(err)
+					}
+				}
+				told(c.down)
+			}
+			told(d)
+		}
+		told(c.last)
+		at(c.last + time.Millisecond)
+		if a, ok := flap(); !ok || !a.IsQuiet || !strings.HasPrefix(a.Text, "quiet for ") {
+			t.Errorf("down at %v: it is over, and yet %+v", c.down, a)
+		}
+		clear := health.DefaultPatience()[health.Flapping].Clear
+		at(c.last + clear - time.Millisecond)
+		if _, ok := flap(); !ok {
+			t.Errorf("down at %v: the alarm went too early", c.down)
+		}
+		at(c.last + clear)
+		if a, ok := flap(); ok {
+			t.Errorf("down at %v: quiet for %v, and yet %+v", c.down, clear, a)
 		}
 	}
 }
