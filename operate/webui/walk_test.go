@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -435,6 +436,7 @@ func walkLive(t *testing.T, x *ground, b *browser) {
 	walkAlarm(t, x, b)
 	b.open("#/map", "hosts")
 	idleStaysIdle(t, b)
+	discardsAreNoErrors(t, b)
 	cable, _ := x.m.CableOf(r)
 	eval[bool](b, "softibMap.setMode('errors'), true")
 	b.Until(fmt.Sprintf("softibMap.linkBin[%d] > 3", cable))
@@ -475,6 +477,31 @@ func walkAlarm(t *testing.T, x *ground, b *browser) {
 	}
 	eval[bool](b, "[...document.querySelectorAll('button')].find(b => b.textContent === 'Unmute').click(), true")
 	b.Until("![...document.querySelectorAll('button')].some(b => b.textContent === 'Unmute')")
+}
+
+// discardsAreNoErrors wants the counters of a port that only discards, waits and refuses not painted as errors: they
+// say what happened to packets, and nothing of the link.
+func discardsAreNoErrors(t *testing.T, b *browser) {
+	painted := func(counters ...string) []string {
+		list := []map[string]any{{"name": "SymbolErrorCounter", "value": 0}}
+		for _, c := range counters {
+			list = append(list, map[string]any{"name": c, "value": 7})
+		}
+		text, err := json.Marshal(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return eval[[]string](b, fmt.Sprintf(`import("./js/views/node.js").then(n => [...n.counterTable(%s)`+
+			`.querySelectorAll("tbody tr")].filter(r => r.querySelector(".bad")).map(r => r.cells[0].textContent))`,
+			text))
+	}
+	if bad := painted("PortXmitDiscards", "PortXmitWait", "VL15Dropped", "PortRcvConstraintErrors",
+		"PortRcvSwitchRelayErrors", "PortRcvRemotePhysicalErrors"); len(bad) != 0 {
+		t.Errorf("painted as errors of the link: %v", bad)
+	}
+	if bad := painted("PortXmitDiscards", "PortRcvErrors"); !slices.Equal(bad, []string{"PortRcvErrors"}) {
+		t.Errorf("painted as errors are %v, want PortRcvErrors alone", bad)
+	}
 }
 
 // idleStaysIdle wants a switch that is selected to leave its idle cables in the colour of idle ones.
