@@ -101,8 +101,8 @@ func (s *Sim) StopManager(host int) {
 	s.setIsSM(st, false)
 }
 
-// PauseManager lets the process of a host's manager stand still, or go on. What it had asked to be sent goes out when it
-// goes on.
+// PauseManager lets the process of a host's manager stand still, or go on. What it had asked to be sent goes out when
+// it goes on.
 func (s *Sim) PauseManager(host int, on bool) {
 	if st := s.hosts[host].manager; st != nil {
 		st.paused = on

@@ -21,8 +21,8 @@ type manager struct {
 	}
 }
 
-// SetTerms tells all nodes the secret of managers that rule in turn: agent.SetTerms says what for. It comes before there
-// is a manager.
+// SetTerms tells all nodes the secret of managers that rule in turn: agent.SetTerms says what for. It comes before
+// there is a manager.
 func (s *Sim) SetTerms(secret uint64) { s.terms = secret }
 
 // Agent is the management agent of a node, for bringing a fabric up by the same calls that a subnet manager's datagrams

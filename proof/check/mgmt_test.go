@@ -38,7 +38,8 @@ func TestManagement(t *testing.T) {
 		"sweeps": m.Sweeps, "masters": m.Masters, "handovers": m.Handovers, "table blocks": m.TableWrites,
 		"checks for loops":        m.LoopChecks,
 		"checks for credit loops": m.CreditChecks, "messages": m.Messages, "problems": m.Problems,
-		"turns": m.Turns, "managers that met their successor": m.Deposed, "attacks": m.Attacks, "looks whether tenants are apart": m.ApartChecks,
+		"turns": m.Turns, "managers that met their successor": m.Deposed,
+		"attacks": m.Attacks, "looks whether tenants are apart": m.ApartChecks,
 		"datagrams that a guarded port refused": r.Tally.Drops[link.Guarded],
 	} {
 		if n == 0 {

@@ -10,9 +10,9 @@ import (
 )
 
 // Managers that rule in turn, as those of a fabric that spans machines do: by an agreement that is none of theirs
-// (package cluster, which has its own histories), so that one begins when the one before has not been heard for a while.
-// That one may only have stood still. It wakes, and what it had decided goes on its way, until it hears that it rules no
-// longer. Nothing of it may be carried out where its successor has been.
+// (package cluster, which has its own histories), so that one begins when the one before has not been heard for a
+// while. That one may only have stood still. It wakes, and what it had decided goes on its way, until it hears that it
+// rules no longer. Nothing of it may be carried out where its successor has been.
 
 // turnSecret is what the keys of all terms are made of.
 const turnSecret = 0x7E2A5

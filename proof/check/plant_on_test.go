@@ -55,7 +55,8 @@ func TestPlantedBugs(t *testing.T) {
 			ManagementKind, 0},
 		{"who has handed over goes on as a master", func(on bool) { sm.Plant(false, false, on) }, ManagementKind, 0},
 		{"a port is open to who shows no M_Key", agentBug(agent.Open), ManagementKind, 0},
-		{"what a manager has sent before its turn was over is carried out", agentBug(agent.OldTerms), ManagementKind, 0},
+		{"what a manager has sent before its turn was over is carried out", agentBug(agent.OldTerms), ManagementKind,
+			0},
 		{"a switch adds vectors in the order in which they come", func(on bool) { aggregate.Plant(on, false, false) },
 			ReductionKind, 6},
 		{"a host goes on in a new tree with what it has not done itself", func(on bool) {

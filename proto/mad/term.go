@@ -7,10 +7,11 @@ import (
 	"softib/proto/ib"
 )
 
-// Managers that rule a subnet in turn, by an agreement of their own, have terms, and speak to nodes with M_Keys of their
-// terms. A node that knows the secret of which these are made takes no request of an earlier term than it has heard of:
-// what a manager had on its way when it stood still, or was cut off, is not carried out when another has come after it.
-// To all others, and to nodes without the secret, such a key is one as any: 64 bits without a meaning (IBA 14.2.4).
+// Managers that rule a subnet in turn, by an agreement of their own, have terms, and speak to nodes with M_Keys of
+// their terms. A node that knows the secret of which these are made takes no request of an earlier term than it has
+// heard of: what a manager had on its way when it stood still, or was cut off, is not carried out when another has
+// come after it. To all others, and to nodes without the secret, such a key is one as any: 64 bits without a meaning
+// (IBA 14.2.4).
 
 // termBits is how much of a key is its term; the rest proves that it was made with the secret.
 const termBits = 24

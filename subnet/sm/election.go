@@ -486,8 +486,8 @@ func (m *Manager) termOf(key uint64) (term uint32, ok bool) {
 	return term, ok
 }
 
-// depose ends what this manager does: another rules by the agreement by which this one did. Whoever runs it ends it when
-// it hears of that, which may be later.
+// depose ends what this manager does: another rules by the agreement by which this one did. Whoever runs it ends it
+// when it hears of that, which may be later.
 func (m *Manager) depose(term uint32) {
 	if m.state == mad.SMNotActive {
 		return
