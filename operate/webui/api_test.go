@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/driver/live"
 	"softib/internal/patience"
 	"softib/operate/manager"
 	"softib/proto/ib"
@@ -255,10 +256,13 @@ func troubled(t *testing.T) *ground {
 			t.Fatal(err)
 		}
 	}
-	x := newGroundOf(t, spec, g, 20*time.Millisecond)
-	for p := 1; p <= 8; p++ {
-		x.ask(t, "PUT", "/api/v1/faults", fmt.Sprintf(`{"link":"leaf8[%d]","fault":"down"}`, p))
-	}
+	x := newGroundOf(t, spec, g, 20*time.Millisecond, func(f *live.Fabric) {
+		for p := ib.PortNum(1); p <= 8; p++ { // who looks meanwhile sees cables that go down
+			if err := f.SetLink(ref("leaf8", p), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 	x.ask(t, "PUT", "/api/v1/faults", `{"link":"leaf4[6]","fault":"down"}`)
 	return x
 }

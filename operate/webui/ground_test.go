@@ -42,8 +42,9 @@ func newGround(t testing.TB, spec string, interval time.Duration) *ground {
 	return newGroundOf(t, spec, g, interval)
 }
 
-// newGroundOf is newGround for a fabric that no generator makes.
-func newGroundOf(t testing.TB, spec string, g *topo.Graph, interval time.Duration) *ground {
+// newGroundOf is newGround for a fabric that no generator makes; before is done when it is up and nobody watches yet.
+func newGroundOf(t testing.TB, spec string, g *topo.Graph, interval time.Duration,
+	before ...func(*live.Fabric)) *ground {
 	t.Helper()
 	f, err := live.New(g, live.Config{})
 	if err != nil {
@@ -66,6 +67,9 @@ func newGroundOf(t testing.TB, spec string, g *topo.Graph, interval time.Duratio
 	case <-run.Up():
 	case <-time.After(2 * time.Minute):
 		t.Fatal("the subnet does not come up")
+	}
+	for _, do := range before {
+		do(f)
 	}
 	x := &ground{f: newBusyFabric(f)}
 	store, err := tenant.OpenStore("")
