@@ -21,9 +21,9 @@ const NoHighLimit = 255
 
 // arbTable is one table and where its round stands.
 type arbTable struct {
-	entries [ArbTableLen]ArbEntry
-	lanes   uint16 // lanes that occur with some weight
-	n       uint8  // slots up to the last with some weight
+	entries *[ArbTableLen]ArbEntry // never written: most ports have one of a few tables
+	lanes   uint16                 // lanes that occur with some weight
+	n       uint8                  // slots up to the last with some weight
 	at      uint8
 	left    int16 // units left to the slot at
 }
@@ -39,13 +39,28 @@ type arbiter struct {
 func (a *arbiter) setDefault(vls uint8) {
 	a.highLimit = 0
 	a.highLeft = a.fullLimit()
-	for i := range a.low.entries {
-		if i < int(vls) {
-			a.low.entries[i] = ArbEntry{ib.VL(i), 64}
-		}
-	}
+	a.high.entries, a.low.entries = &evenTables[0], &evenTables[vls]
 	a.high.reset()
 	a.low.reset()
+}
+
+// evenTables give so many lanes the same weight.
+var evenTables = func() (all [ib.NumVL][ArbTableLen]ArbEntry) {
+	for vls := range all {
+		for i := range vls {
+			all[vls][i] = ArbEntry{ib.VL(i), 64}
+		}
+	}
+	return all
+}()
+
+// write changes slots from at on.
+func (t *arbTable) write(at int, e []ArbEntry) {
+	next := *t.entries
+	if copy(next[min(at, ArbTableLen):], e); next != *t.entries {
+		t.entries = &next
+	}
+	t.reset()
 }
 
 func (t *arbTable) reset() {
@@ -110,19 +125,17 @@ func (a *arbiter) pick(can uint16, p *Port) ib.VL {
 
 // ArbTables reads the arbitration tables and the limit of high priority.
 func (p *Port) ArbTables() (high, low [ArbTableLen]ArbEntry, limit uint8) {
-	return p.cold.arb.high.entries, p.cold.arb.low.entries, p.cold.arb.highLimit
+	return *p.cold.arb.high.entries, *p.cold.arb.low.entries, p.cold.arb.highLimit
 }
 
 // SetArbHigh writes the high-priority table from slot at on.
 func (p *Port) SetArbHigh(at int, e []ArbEntry) {
-	copy(p.cold.arb.high.entries[min(at, ArbTableLen):], e)
-	p.cold.arb.high.reset()
+	p.cold.arb.high.write(at, e)
 }
 
 // SetArbLow writes the low-priority table from slot at on.
 func (p *Port) SetArbLow(at int, e []ArbEntry) {
-	copy(p.cold.arb.low.entries[min(at, ArbTableLen):], e)
-	p.cold.arb.low.reset()
+	p.cold.arb.low.write(at, e)
 }
 
 // SetHighLimit sets LimitOfHighPriority: how many 4 KiB of high-priority

@@ -7,12 +7,30 @@ import "softib/proto/ib"
 // the tick open (IBA 16.1.3.5).
 const waitTickBytes = 4
 
+// total is a lane's totals, to add to. Most ports never have any: they have carried little, or nothing.
+func (p *Port) total(vl int) *totals {
+	if vl >= len(p.cold.totals) {
+		grown := make([]totals, vl+1)
+		copy(grown, p.cold.totals)
+		p.cold.totals = grown
+	}
+	return &p.cold.totals[vl]
+}
+
+// totals is what they are.
+func (p *Port) totals(vl int) totals {
+	if vl >= len(p.cold.totals) {
+		return totals{}
+	}
+	return p.cold.totals[vl]
+}
+
 // raw is every counter since the port was made: rawCounter of each, in one look at the lanes.
 func (p *Port) raw() ib.Counters {
 	c := p.cold.count
 	var flow uint64
 	for vl := range ib.NumVL {
-		l, t := p.lane(vl), &p.cold.totals[vl]
+		l, t := p.lane(vl), p.totals(vl)
 		c[ib.PortXmitData] += t.txWords + uint64(l.tx.words)
 		c[ib.PortXmitPkts] += t.txPkts + uint64(l.tx.pkts)
 		c[ib.PortRcvData] += t.rxWords + uint64(l.rx.words)
@@ -60,7 +78,7 @@ func (p *Port) rawCounter(c ib.Counter) uint64 {
 
 // laneCounter is a lane's part of a port's counter.
 func (p *Port) laneCounter(vl int, c ib.Counter) uint64 {
-	l, t := p.lane(vl), &p.cold.totals[vl]
+	l, t := p.lane(vl), p.totals(vl)
 	switch c {
 	case ib.PortXmitData:
 		return t.txWords + uint64(l.tx.words)
@@ -83,8 +101,10 @@ func (p *Port) ticks(t ib.Time) uint64 {
 // Counters reads all counters.
 func (p *Port) Counters() ib.Counters {
 	c := p.raw()
-	for i := range c {
-		c[i] -= p.cold.base[i]
+	if b := p.cold.base; b != nil {
+		for i := range c {
+			c[i] -= b[i]
+		}
 	}
 	return c
 }
@@ -92,12 +112,21 @@ func (p *Port) Counters() ib.Counters {
 // SetCounter writes one counter; management resets them so.
 func (p *Port) SetCounter(c ib.Counter, v uint64) {
 	if c < ib.NumCounter {
+		if p.cold.base == nil {
+			p.cold.base = new(ib.Counters)
+		}
 		p.cold.base[c] = p.rawCounter(c) - v
 	}
 }
 
 // Counter reads one counter.
-func (p *Port) Counter(c ib.Counter) uint64 { return p.rawCounter(c) - p.cold.base[c] }
+func (p *Port) Counter(c ib.Counter) uint64 {
+	n := p.rawCounter(c)
+	if b := p.cold.base; b != nil {
+		n -= b[c]
+	}
+	return n
+}
 
 // LaneCounter reads a counter of lane or level i, as it has been since the port was made.
 func (p *Port) LaneCounter(c ib.LaneCounter, i int) uint64 {
@@ -108,7 +137,7 @@ func (p *Port) LaneCounter(c ib.LaneCounter, i int) uint64 {
 	case ib.VLRcvData:
 		return p.laneCounter(i, ib.PortRcvData)
 	case ib.VLXmitWait:
-		return p.ticks(p.cold.totals[i].waited)
+		return p.ticks(p.totals(i).waited)
 	case ib.SLXmitData:
 		return p.level(i, true)
 	case ib.SLRcvData:
@@ -125,7 +154,7 @@ func (p *Port) LaneCounter(c ib.LaneCounter, i int) uint64 {
 func (p *Port) level(sl int, sent bool) uint64 {
 	var n uint64
 	for vl := range ib.NumVL {
-		l, t := p.lane(vl), &p.cold.totals[vl]
+		l, t := p.lane(vl), p.totals(vl)
 		of, words, old := l.rx.sl, l.rx.words, t.rxWords
 		if sent {
 			of, words, old = l.rx.txSL, l.tx.words, t.txWords
@@ -161,7 +190,7 @@ func (p *Port) AddTraffic(out bool, vl ib.VL, sl ib.SL, multicast bool, pkts, wo
 	if sl &= 15; sl != 0 {
 		p.countLevels()
 	}
-	t, mcast := &p.cold.totals[vl&15], &p.cold.mcastRx
+	t, mcast := p.total(int(vl&15)), &p.cold.mcastRx
 	sumPkts, sumWords := &t.rxPkts, &t.rxWords
 	if out {
 		mcast, sumPkts, sumWords = &p.cold.mcastTx, &t.txPkts, &t.txWords
@@ -189,7 +218,7 @@ type VLCounters struct {
 func (p *Port) VLCounters(vl ib.VL) VLCounters { return p.laneCounters(int(vl & 15)) }
 
 func (p *Port) laneCounters(vl int) VLCounters {
-	l, t := p.lane(vl), &p.cold.totals[vl]
+	l, t := p.lane(vl), p.totals(vl)
 	return VLCounters{
 		t.txPkts + uint64(l.tx.pkts), t.txWords + uint64(l.tx.words),
 		t.rxPkts + uint64(l.rx.pkts), t.rxWords + uint64(l.rx.words),
@@ -199,7 +228,7 @@ func (p *Port) laneCounters(vl int) VLCounters {
 
 // fold moves a lane's short counters to its totals.
 func (p *Port) fold(vl int) {
-	l, t := p.lane(vl), &p.cold.totals[vl]
+	l, t := p.lane(vl), p.total(vl)
 	if v := p.cold.levels; v != nil {
 		v.tx[l.rx.txSL] += uint64(l.tx.words)
 		v.rx[l.rx.sl] += uint64(l.rx.words)

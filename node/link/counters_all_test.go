@@ -18,7 +18,7 @@ func TestRawCounters(t *testing.T) {
 		p.cold.mcastTx, p.cold.mcastRx, p.fcSent = rng.Uint64N(100), rng.Uint64N(100), rng.Uint32N(1000)
 		p.cold.waited = ib.Time(rng.Int64N(1 << 40))
 		for vl := range ib.NumVL {
-			l, total := p.lane(vl), &p.cold.totals[vl]
+			l, total := p.lane(vl), p.total(vl)
 			l.tx.words, l.tx.pkts, l.rx.words, l.rx.pkts = rng.Uint32(), rng.Uint32(), rng.Uint32(), rng.Uint32()
 			l.fcRcvd = rng.Uint32N(1000)
 			total.txWords, total.txPkts, total.rxWords, total.rxPkts = rng.Uint64N(1<<40), rng.Uint64N(1<<40),

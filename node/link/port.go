@@ -169,20 +169,20 @@ type cold struct {
 	operVLs    uint8
 	mtu        ib.MTU // NeighborMTU: what may be sent
 	expired    [ib.NumVL]uint8
-	stalled    uint16 // lanes that are stalled
-	stallUntil [ib.NumVL]ib.Time
+	stalled    uint16             // lanes that are stalled
+	stallUntil *[ib.NumVL]ib.Time // nil until a lane has stalled
 	pkeys      []ib.PKey
 	dropped    ib.Queue[Drop] // empty nearly always
 	count      ib.Counters
-	base       ib.Counters // subtracted on reading: counters that were reset
+	base       *ib.Counters // subtracted on reading, where counters were reset
 	mcastTx    uint64
 	mcastRx    uint64
 	waited     ib.Time
 	refreshAt  ib.Time
 	sl2vl      [ib.NumSL]ib.VL
-	slSet      bool // a manager wrote sl2vl
-	totals     [ib.NumVL]totals
-	levels     *levels // nil while all is of level 0
+	slSet      bool     // a manager wrote sl2vl
+	totals     []totals // of the lanes up to the last that has some
+	levels     *levels  // nil while all is of level 0
 
 	phyLimit     uint8 // LocalPhyErrors
 	overrunLimit uint8 // OverrunErrors

@@ -184,7 +184,7 @@ func (p *Port) PollTx(now ib.Time) (f *Frame, start, dur ib.Time) {
 func (p *Port) noteLacking(now ib.Time, can uint16) {
 	lacks := p.queued &^ can &^ (1 << ib.VLMgmt)
 	for m := lacks ^ p.lacking; m != 0; m &= m - 1 {
-		t := &p.cold.totals[bits.TrailingZeros16(m)]
+		t := p.total(bits.TrailingZeros16(m))
 		if lacks&m&-m != 0 {
 			t.waitSince = now
 		} else {
@@ -295,6 +295,9 @@ func (p *Port) HandleTimeout(now ib.Time) {
 func (p *Port) stall(now ib.Time, vl int) {
 	p.cold.expired[vl] = 0
 	p.cold.stalled |= 1 << vl
+	if p.cold.stallUntil == nil {
+		p.cold.stallUntil = new([ib.NumVL]ib.Time)
+	}
 	p.cold.stallUntil[vl] = now + 8*p.cold.hoqLife
 	for f := p.popHead(now, vl); f != nil; f = p.popHead(now, vl) {
 		p.drop(f, VLStalled)
