@@ -35,7 +35,7 @@ func treeTables(engine string, n *Network, t *tree, o Options) (*Tables, error) 
 	own := slices.Clone(f.index)
 	f.mend()
 	f.fillAll()
-	tab := &Tables{Engine: engine, LFT: f.lft, VLs: 1, made: n, index: f.index, own: own}
+	tab := &Tables{Engine: engine, LFT: f.lft, VLs: 1, made: n, whole: n, index: f.index, own: own}
 	if len(f.detours) == 0 {
 		tab.Rank = t.dir.ranks()
 		return tab, nil

@@ -71,8 +71,11 @@ type digitClass struct{ div, count uint64 }
 func (c digitClass) digit(index uint64) uint64 { return index / c.div % c.count }
 
 // newTree finds the shape, or says what about the network is no tree.
-func newTree(n *Network, o Options) (*tree, error) {
-	w := newAdjacency(n)
+func newTree(n *Network, o Options) (*tree, error) { return newTreeWithin(n, n, o) }
+
+// newTreeWithin finds the shape of a network of which some cables are missing, or whole switches.
+func newTreeWithin(whole, n *Network, o Options) (*tree, error) {
+	w := newAdjacency(whole)
 	level, err := treeLevels(w, o)
 	if err != nil {
 		return nil, err
@@ -80,7 +83,50 @@ func newTree(n *Network, o Options) (*tree, error) {
 	t := &tree{w: w, dir: newDirection(w, level)}
 	t.findColumns()
 	t.findOrder()
+	if n != whole {
+		t.lose(n)
+	}
+	t.findFamilies()
+	t.findClimbs()
 	return t, nil
+}
+
+// lose takes the cables out that a network does not have. Their places stay empty, or are another cable's of the same
+// column.
+func (t *tree) lose(n *Network) {
+	t.w = newAdjacency(n)
+	isGone := func(s int32, port ib.PortNum) bool { return n.Switches[s].Ports[port].To == NoSwitch }
+	for s := range n.Switches {
+		gone := func(e edge) bool { return isGone(int32(s), e.port) }
+		t.dir.up[s] = slices.DeleteFunc(slices.Clone(t.dir.up[s]), gone)
+		t.dir.down[s] = slices.DeleteFunc(slices.Clone(t.dir.down[s]), gone)
+		slots := t.slots[t.first[s]:t.first[s+1]]
+		width := int(t.cols[t.col[s]].inside)
+		was := slices.Clone(slots)
+		for k, at := range was {
+			if at.to == NoSwitch || !isGone(int32(s), at.port) {
+				continue
+			}
+			slots[k] = slot{to: NoSwitch}
+			for i := k % width; i < len(was); i += width {
+				if was[i].to != NoSwitch && !isGone(int32(s), was[i].port) {
+					slots[k] = was[i]
+					break
+				}
+			}
+		}
+	}
+}
+
+// findClimbs finds how high one can go up from each switch.
+func (t *tree) findClimbs() {
+	t.climb = make([]int32, len(t.w.out))
+	for _, s := range t.dir.topmost {
+		t.climb[s] = t.dir.level[s]
+		for _, e := range t.dir.up[s] {
+			t.climb[s] = max(t.climb[s], t.climb[e.to])
+		}
+	}
 }
 
 func unfitTree(format string, v ...any) error {
@@ -267,14 +313,6 @@ func (t *tree) findColumns() {
 		t.places += t.cols[c].width()
 	}
 	t.findSlots(inner)
-	t.findFamilies()
-	t.climb = make([]int32, n)
-	for _, s := range t.dir.topmost {
-		t.climb[s] = t.dir.level[s]
-		for _, e := range t.dir.up[s] {
-			t.climb[s] = max(t.climb[s], t.climb[e.to])
-		}
-	}
 }
 
 // joinTier makes the columns that the switches of one tier close.

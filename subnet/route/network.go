@@ -77,10 +77,10 @@ type Tables struct {
 
 	// made is the network that the tables were computed for, index the number that says each destination's way in a
 	// tree, nil for other tables, and own the one that it would have if no cable were missing: Repair goes on from
-	// there.
-	made       *Network
-	index, own []uint64
-	dragon     *dragon
+	// there. Whole is the network whose shape they are numbers of.
+	made, whole *Network
+	index, own  []uint64
+	dragon      *dragon
 }
 
 // MayChoose reports whether there are groups of ports that go with the tables (see Adaptive).

@@ -107,14 +107,23 @@ func newRepair(n *Network, old *Tables, o Options) (r *repair, why string) {
 			r.lost = append(r.lost, Link{int32(s), ib.PortNum(p)})
 		}
 	}
-	r.tab = &Tables{Engine: old.Engine, LFT: slices.Clone(old.LFT), VLs: old.VLs, Rank: old.Rank, made: n, own: old.own}
+	r.tab = &Tables{Engine: old.Engine, LFT: slices.Clone(old.LFT), VLs: old.VLs, Rank: old.Rank, made: n, own: old.own,
+		whole: old.whole}
 	r.fit()
 	r.matchDests()
 	r.tab.index = r.index
 	if len(r.lost) == 0 && !r.returned && r.fresh == nil {
 		return r, ""
 	}
-	t, err := newTree(n, o)
+	// The shape is that of the network that was whole: places of what is missing stay where they were.
+	var t *tree
+	var err error
+	if r.tab.whole = old.whole; n.isPartOf(old.whole) {
+		t, err = newTreeWithin(old.whole, n, o)
+	} else {
+		r.tab.whole = n
+		t, err = newTree(n, o)
+	}
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -123,6 +132,25 @@ func newRepair(n *Network, old *Tables, o Options) (r *repair, why string) {
 	}
 	r.t = t
 	return r, ""
+}
+
+// isPartOf reports whether all cables of a network are those of another with the same switches.
+func (n *Network) isPartOf(whole *Network) bool {
+	if whole == nil || len(n.Switches) != len(whole.Switches) {
+		return false
+	}
+	for s := range n.Switches {
+		a, b := n.Switches[s].Ports, whole.Switches[s].Ports
+		if len(a) != len(b) {
+			return false
+		}
+		for p := range a {
+			if a[p].To != NoSwitch && a[p] != b[p] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // fit gives the rows the length that the LIDs need.

@@ -189,6 +189,9 @@ func TestRepairSwitch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if rep.Full {
+			t.Errorf("without %v: %s", aSwitch(s), rep.Why)
+		}
 		checkRepaired(t, next, tab, rep)
 	}
 }
