@@ -87,6 +87,7 @@ func (f *fabric) start(ctx context.Context, g *topo.Graph, cfg *sm.Config, t *te
 			if own.Memory.LIDs, err = plannedLIDs(g, own.LMC); err != nil {
 				return err
 			}
+			own.Whole = true // of which parts may be missing
 			f.ruler = &ruler{f: f, cfg: own, tenants: t}
 		}
 		t.follow(f)

@@ -41,6 +41,8 @@ type Management struct {
 
 	// Turns: managers rule in turn, by an agreement that is none of theirs, and what they send says whose turn it is.
 	Turns bool `json:",omitempty"`
+	// Whole: they know what the subnet is when nothing is missing, and work ways out from that.
+	Whole bool `json:",omitempty"`
 
 	Managers []Ruler
 	Faults   []MgmtFault

@@ -30,6 +30,7 @@ func (sc *Management) drawTurns(rng *rand.Rand, hosts int) {
 	sc.Window = max(sc.Window, 1<<rng.IntN(7))
 	// None dies: that is a turn of which nobody wakes.
 	sc.Faults = slices.DeleteFunc(sc.Faults, func(f MgmtFault) bool { return f.Kind == KillManager })
+	sc.Whole = rng.IntN(2) == 0
 	at := rng.Perm(hosts)
 	sc.Managers = sc.Managers[:0]
 	now := ib.Time(0)
@@ -56,9 +57,16 @@ func (sc *Management) turn(k int, c *sim.ManagerConfig) {
 		return
 	}
 	c.Terms, c.Term = turnSecret, uint32(k+1)
+	g := sc.graph()
 	if c.MKey != 0 {
-		g := sc.graph()
 		c.MKeyPerPort, c.Self, c.Plan = true, g.Hosts()[sc.Managers[k].Host].PortGUID(1), g
+	}
+	if sc.Whole {
+		// They know beforehand what the subnet is.
+		c.Plan, c.Whole, c.Memory.LIDs = g, true, map[ib.GUID]ib.LID{}
+		for i, r := range g.EndPorts() {
+			c.Memory.LIDs[g.Nodes[r.Node].PortGUID(r.Port)] = ib.LID(i+1) << sc.LMC
+		}
 	}
 }
 

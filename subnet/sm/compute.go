@@ -20,6 +20,7 @@ type Job struct {
 	opts    route.Options
 	old     *route.Tables // what the switches hold, for those that hold anything
 	mend    *route.Tables // tables that may be mended instead of computed anew
+	planned *planned      // what ways are worked out from instead; nil if there is no such plan
 	cold    bool
 
 	tables  *route.Tables
@@ -33,7 +34,12 @@ type Job struct {
 
 // Run computes. It reads nothing that anybody changes.
 func (j *Job) Run() {
-	if j.mend != nil {
+	if j.planned != nil {
+		if t := j.planned.route(j.net, j.engines, j.opts); t != nil && (t.MayChoose() || !j.opts.Adaptive) {
+			j.tables = t
+		}
+	}
+	if j.tables == nil && j.mend != nil {
 		if r, err := route.Repair(j.net, j.mend, j.opts); err == nil && (r.Tables.MayChoose() || !j.opts.Adaptive) {
 			j.tables, j.mended = r.Tables, !r.Full
 		}
@@ -140,6 +146,7 @@ func (s *sweep) compute() {
 	n := s.network()
 	s.net = n
 	j := &Job{net: n, wires: s.wires(n), engines: s.m.cfg.Engines, cold: true}
+	j.planned = s.m.plannedRoutes()
 	j.opts = route.Options{VLs: s.dataLanes(), Roots: s.roots(), Adaptive: s.m.cfg.Adaptive != route.NoChoice}
 	old := &route.Tables{Engine: "as found", LFT: make([][]ib.PortNum, len(s.switches)), VLs: 1}
 	for at, i := range s.switches {
@@ -184,6 +191,14 @@ func (s *sweep) compute() {
 		return
 	}
 	s.job = j
+}
+
+// plannedRoutes is the routing of the plan, if the subnet is that.
+func (m *Manager) plannedRoutes() *planned {
+	if m.cfg.Whole && m.cfg.Plan != nil && m.planned == nil {
+		m.planned = newPlanned(m.cfg.Plan, &m.cfg, m.lids.of)
+	}
+	return m.planned
 }
 
 // sameLinks reports whether two networks of the same switches have the same cables.

@@ -85,6 +85,9 @@ type Config struct {
 	// can be read say neither to a manager that begins.
 	Self ib.GUID
 	Plan *topo.Graph
+	// Whole says that the subnet is what Plan has, or what is left of it for a while: ways are those of the whole plan,
+	// but for what is missing.
+	Whole bool
 
 	// Memory is what an earlier run left.
 	Memory Memory

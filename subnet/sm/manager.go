@@ -64,6 +64,7 @@ type Manager struct {
 	byLane     map[ib.GUID]bool      // switches whose mappings go by the lane that a packet came on
 	arGroups   *route.Groups         // that go with tables
 	keys       keyring
+	planned    *planned                // nil until there is one, see plannedRoutes
 	routers    map[ib.GUID]*routerPort // by port
 	matcher    *policy.QoSMatcher
 	qosSaid    string // of which engine it was said that its levels go before
