@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -323,14 +325,16 @@ func TestMachines(t *testing.T) {
 		if name := s.Managers[0].Machine; name != "" {
 			master = strings.Index(machineNames, name)
 		}
-		m.end(m.up[master], syscall.SIGKILL)
 		others := []int{(master + 1) % 3, (master + 2) % 3}
+		flow := m.flow(t, 18719, master, others)
+		m.end(m.up[master], syscall.SIGKILL)
 		// The next master knows all that was acknowledged, and goes on with it.
 		book["blue"] = "h2,h14,h20"
 		m.must(t, m.on(t.Context(), others[0], "tenant", "add", "blue", "h20"))
 		m.agree(t, book, others...)
 		m.await(t, spannedHosts-[3]int{12, 12, 8}[master], others...)
 		m.pair(t, 18720, others[0], hosts[others[0]], others[1], hosts[others[1]], "ibv_rc_pingpong", "-c", "-n", "500")
+		flow.goesOn(t)
 		m.start(t, master)
 		m.await(t, spannedHosts, all...)
 	})
@@ -405,6 +409,88 @@ func (m *machines) terms(t *testing.T) {
 		if ask(leaf, mad.TermKey(secret, 0, term-1), 100) == nil {
 			t.Errorf("leaf%d answers who ruled before", leaf)
 		}
+	}
+}
+
+// flow is a program on two machines that sends by switches of these alone.
+type flow struct {
+	m              *machines
+	on             int
+	from, to, way  string
+	server, client *exec.Cmd
+	said           [2]bytes.Buffer
+}
+
+// flow starts one that has no need of a machine.
+func (m *machines) flow(t *testing.T, port, without int, others []int) *flow {
+	t.Helper()
+	// Where the spines are: leaf1 is on the first machine, which has the cables to all.
+	gone := map[string]bool{}
+	for n := 1; n <= 4; n++ {
+		spine, at := fmt.Sprint("spine", n), 0
+		for _, i := range []int{1, 2} {
+			_, err := m.on(t.Context(), i, "capture", "leaf1", spine, "--for", "1ms", "-w", "-").Output()
+			if err == nil {
+				at = i
+			}
+		}
+		gone[spine] = at == without
+	}
+	own := [3][2]int{{1, 12}, {13, 24}, {25, 32}} // hosts of the machines
+	for a := own[others[0]][0]; a <= own[others[0]][1]; a++ {
+		for b := own[others[1]][0]; b <= own[others[1]][1]; b++ {
+			f := &flow{m: m, on: others[0], from: fmt.Sprint("h", a), to: fmt.Sprint("h", b)}
+			if f.way = f.trace(t); f.way == "" || slices.ContainsFunc(spineName.FindAllString(f.way, -1),
+				func(s string) bool { return gone[s] }) {
+				continue
+			}
+			argv := []string{"--", "ib_write_bw", "-D", "4", "-p", fmt.Sprint(port)}
+			f.server = m.on(t.Context(), others[1], append([]string{"exec", f.to}, argv...)...)
+			f.client = m.on(t.Context(), others[0], append(append([]string{"exec", f.from}, argv...),
+				netpair.Address(others[1]))...)
+			f.server.Stdout, f.server.Stderr, f.client.Stdout, f.client.Stderr = &f.said[0], &f.said[0], &f.said[1],
+				&f.said[1]
+			if err := f.server.Start(); err != nil {
+				t.Fatal(err)
+			}
+			for !m.Listens(others[1], port) {
+				time.Sleep(5 * time.Millisecond)
+			}
+			if err := f.client.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // until it sends, or is about to
+			return f
+		}
+	}
+	t.Fatalf("all ways between machines %c and %c need machine %c", machineNames[others[0]], machineNames[others[1]],
+		machineNames[without])
+	return nil
+}
+
+var (
+	spineName = regexp.MustCompile(`spine\d+`)
+	hopLine   = regexp.MustCompile(`(?m)^.* -> .*$`)
+)
+
+// trace is the way there and back, hop by hop; empty where the two may not talk.
+func (f *flow) trace(t *testing.T) string {
+	out, err := f.m.on(t.Context(), f.on, "route", "trace", f.from, f.to, "--both").CombinedOutput()
+	if err != nil {
+		return ""
+	}
+	return strings.Join(hopLine.FindAllString(string(out), -1), "\n")
+}
+
+// goesOn wants that it has not been disturbed, and goes the way that it went.
+func (f *flow) goesOn(t *testing.T) {
+	t.Helper()
+	if errC, errS := f.client.Wait(), f.server.Wait(); errC != nil || errS != nil {
+		t.Errorf("%s to %s, which need nothing of the master's machine, while it was killed: %v, %v\n%s\n%s", f.from,
+			f.to, errC, errS, &f.said[1], &f.said[0])
+	}
+	if way := f.trace(t); way != f.way {
+		t.Errorf("%s to %s went by\n%s\nand goes by\n%s", f.from, f.to, f.way, way)
 	}
 }
 
