@@ -86,7 +86,8 @@ func (s *Switch) growLFT(blocks int) {
 	if old < want {
 		if want > cap(s.lft) {
 			// Managers write from the first block up.
-			s.lft = append(make([]ib.PortNum, 0, max(want, 2*cap(s.lft))), s.lft...)
+			most := max(want, min(2*cap(s.lft), int(ib.LIDUnicastMax)+1))
+			s.lft = append(make([]ib.PortNum, 0, most), s.lft...)
 		}
 		s.lft = s.lft[:want]
 		for i := old; i < want; i++ {
