@@ -86,6 +86,9 @@ type Tables struct {
 // MayChoose reports whether there are groups of ports that go with the tables (see Adaptive).
 func (t *Tables) MayChoose() bool { return t.Rank != nil || t.dragon != nil }
 
+// MayMend reports whether Repair can do with less than computing all anew.
+func (t *Tables) MayMend() bool { return t.index != nil }
+
 // LaneMap says which lane a switch gives to a service level.
 type LaneMap interface {
 	// VL is the lane. In is 0 for packets of the switch itself; at an end port's own adapter, Lane of the first hop, sw

@@ -120,7 +120,7 @@ func (p *planned) route(n *route.Network, engines string, o route.Options) *rout
 	}
 	if p.base == nil {
 		res, err := route.Compute(p.whole, engines, o)
-		if err != nil || res.Tables.Rank == nil {
+		if err != nil || !res.Tables.MayMend() {
 			p.odd = true
 			return nil
 		}

@@ -116,6 +116,16 @@ func TestPlannedWays(t *testing.T) {
 	}
 }
 
+// TestPlannedTorus: where the engine that fits mends nothing, a plan costs one computation and changes nothing.
+func TestPlannedTorus(t *testing.T) {
+	n := newNetwork(t, "torus:3x3,hosts=1")
+	a := n.manage(0, plannedConfig(n.g))
+	n.up(a)
+	if p := a.m.planned; p == nil || !p.odd || p.base != nil {
+		t.Errorf("the ways of a torus come from a plan: %+v", p)
+	}
+}
+
 func same(a, b map[string][]topo.PortRef) bool {
 	for name, way := range a {
 		if !slices.Equal(way, b[name]) {
