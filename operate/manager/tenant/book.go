@@ -42,6 +42,8 @@ type Book struct {
 	told   func(Change, error)
 	// elsewhere is who makes changes; nil if this book does.
 	elsewhere Elsewhere
+	// others is who makes changes when this book does not; nil if nobody else ever does.
+	others Elsewhere
 }
 
 // Open makes a book of what is in a store, and puts it in force. An intent that was left is given up. The book owns the
@@ -371,7 +373,14 @@ func (b *Book) change(ctx context.Context, plan func(*State) (Change, error)) (T
 	if to != nil {
 		return b.forward(ctx, to, plan)
 	}
-	return b.changeHere(ctx, plan)
+	t, err := b.changeHere(ctx, plan)
+	b.mu.RLock()
+	to = b.others
+	b.mu.RUnlock()
+	if to != nil && errors.Is(err, ErrUnmanaged) {
+		return b.forward(ctx, to, plan) // another rules since: nothing was made here
+	}
+	return t, err
 }
 
 // changeHere is change where this book makes it.

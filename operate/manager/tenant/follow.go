@@ -27,7 +27,7 @@ const staleMost = 16
 // NewFollower makes a book that follows.
 func NewFollower(s State, fabric Fabric, to Elsewhere) *Book {
 	b := bookOf(s, fabric)
-	b.elsewhere = to
+	b.elsewhere, b.others = to, to
 	return b
 }
 

@@ -173,3 +173,26 @@ func TestMakeRefuses(t *testing.T) {
 		t.Error("something was changed")
 	}
 }
+
+// TestDeposedInTheMiddle: a change that is under way where the master was, when it is none any more, is made by who is
+// then.
+func TestDeposedInTheMiddle(t *testing.T) {
+	c := newCrew(t, 2)
+	c.rule(0)
+	calls := 0
+	c.fabric.refuse = func() error {
+		if calls++; calls == 1 {
+			return fmt.Errorf("its manager has ended: %w", ErrUnmanaged)
+		}
+		return nil
+	}
+	if _, err := c.books[0].Create(t.Context(), Tenant{Name: "red"}); err != nil {
+		t.Errorf("create: %v", err)
+	}
+	s, err := OpenKeys(c.keys)
+	does(t, err)
+	is := s.State()
+	if _, ok := is.Get("red"); !ok || calls < 2 {
+		t.Errorf("after %d calls the tenant is there: %v", calls, ok)
+	}
+}
