@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"compress/flate"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
+
+	"softib/operate/cluster"
 )
 
 // Keys is a place that several machines see: values by name, which change together or not at all, and only for who may
@@ -86,6 +89,10 @@ func (s *shared) update(put map[string][]byte, drop ...string) error {
 	}
 	drop = slices.DeleteFunc(drop, func(name string) bool { return put[name] != nil })
 	if err := s.keys.Write(packed, drop); err != nil {
+		if errors.Is(err, cluster.ErrNotMaster) {
+			// It was not written, and there is nothing wrong with the store.
+			return fmt.Errorf("tenant: another machine makes changes: %w: %w", ErrUnmanaged, err)
+		}
 		return fmt.Errorf("tenant: %w: %w", ErrStore, err)
 	}
 	s.now = next

@@ -249,7 +249,7 @@ func TestKeysOfOthers(t *testing.T) {
 	if s := other.State(); len(s.Tenants) != 1 || !s.Tenants[0].Equal(large) {
 		t.Errorf("the other machine sees %d tenants", len(s.Tenants))
 	}
-	if err := other.Begin(c); !errors.Is(err, ErrStore) || !errors.Is(err, cluster.ErrNotMaster) {
+	if err := other.Begin(c); !errors.Is(err, ErrUnmanaged) || !errors.Is(err, cluster.ErrNotMaster) {
 		t.Errorf("%v: want ErrNotMaster", err)
 	}
 }
