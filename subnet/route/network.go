@@ -87,7 +87,7 @@ type Tables struct {
 func (t *Tables) MayChoose() bool { return t.Rank != nil || t.dragon != nil }
 
 // MayMend reports whether Repair can do with less than computing all anew.
-func (t *Tables) MayMend() bool { return t.index != nil }
+func (t *Tables) MayMend() bool { return t.index != nil && t.Rank != nil }
 
 // LaneMap says which lane a switch gives to a service level.
 type LaneMap interface {

@@ -82,7 +82,7 @@ type upEntry struct {
 func newRepair(n *Network, old *Tables, o Options) (r *repair, why string) {
 	was := old.made
 	switch {
-	case was == nil || old.index == nil || old.Rank == nil:
+	case was == nil || !old.MayMend():
 		return nil, "the old tables are not those of a tree"
 	case len(was.Switches) != len(n.Switches):
 		return nil, "switches came or went"
@@ -118,7 +118,7 @@ func newRepair(n *Network, old *Tables, o Options) (r *repair, why string) {
 	// The shape is that of the network that was whole: places of what is missing stay where they were.
 	var t *tree
 	var err error
-	if r.tab.whole = old.whole; n.isPartOf(old.whole) {
+	if n.isPartOf(old.whole) {
 		t, err = newTreeWithin(old.whole, n, o)
 	} else {
 		r.tab.whole = n
