@@ -292,14 +292,15 @@ func locked[T any](m *Member, look func(*cluster.Engine) T) T {
 
 // IsMaster says whether this machine may act as the master at this moment.
 func (m *Member) IsMaster() bool {
-	return locked(m, func(e *cluster.Engine) bool { return m.ctx.Err() == nil && e.Master(now()) })
+	_, mine := m.Reign()
+	return mine
 }
 
 // Reign is the term of whoever is the master, and whether that is this machine, which may act as such now.
 func (m *Member) Reign() (term int64, mine bool) {
 	mine = locked(m, func(e *cluster.Engine) bool {
 		term = e.Term()
-		return e.Master(now())
+		return m.ctx.Err() == nil && e.Master(now())
 	})
 	return term, mine
 }
