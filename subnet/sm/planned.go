@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"slices"
+
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/route"
@@ -132,9 +134,27 @@ func (p *planned) route(n *route.Network, engines string, o route.Options) *rout
 	}
 	t := &route.Tables{Engine: r.Tables.Engine, VLs: r.Tables.VLs, LFT: make([][]ib.PortNum, len(n.Switches)),
 		Rank: make([]int32, len(n.Switches))}
+	// What leads to those that are missing is the plan's, over cables that may be missing too. A transition orders no
+	// writes for a LID that nobody has: its entries go.
+	there := make([]bool, n.Top+1)
+	for _, d := range n.Dests {
+		there[d.LID] = true
+	}
+	var gone []ib.LID
+	for lid := range there {
+		if lid > 0 && !there[lid] {
+			gone = append(gone, ib.LID(lid))
+		}
+	}
 	for k := range n.Switches {
 		i := p.index[n.Switches[k].GUID]
 		t.LFT[k], t.Rank[k] = r.Tables.LFT[i][:n.Top+1], r.Tables.Rank[i]
+		if len(gone) > 0 {
+			t.LFT[k] = slices.Clone(t.LFT[k])
+		}
+		for _, lid := range gone {
+			t.LFT[k][lid] = route.NoPort
+		}
 	}
 	return t
 }
