@@ -234,8 +234,12 @@ func (s *Switch) choose(in ib.PortNum, f *link.Frame) ib.PortNum {
 	if !mayChoose && !a.Hash && last == home && s.leads(in, home) {
 		return home
 	}
-	if a.Hash {
-		return s.byHash(in, last, group, f)
+	if a.Hash || !mayChoose {
+		// Nobody puts these packets in order again: where their port is lost they all go by one other.
+		if out := s.byHash(in, DropPort, group, f); out != DropPort {
+			return out
+		}
+		return s.byHash(in, last, detours, f)
 	}
 	if c := a.flow(f); c != nil && a.stays(c, f) && (group.Has(c.out) || detours.Has(c.out)) &&
 		s.leads(in, c.out) && !s.falls(in, c.out, f) {

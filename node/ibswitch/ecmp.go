@@ -14,24 +14,21 @@ func (s *Switch) byHash(in, home ib.PortNum, group ib.PortMask, f *link.Frame) i
 	n := uint64(0)
 	rest := group
 	for p, ok := rest.Pop(); ok; p, ok = rest.Pop() {
-		if s.leads(in, p) {
+		if s.leads(in, p) && !s.falls(in, p, f) {
 			n++
+		} else {
+			group.Clear(p)
 		}
 	}
 	if n == 0 {
 		return home
 	}
 	i := HashFlow(f.LRH.SLID, f.LRH.DLID, f.Packet.BTH.DestQP, s.adaptive.Salt) % n
-	for p, ok := group.Pop(); ok; p, ok = group.Pop() {
-		if !s.leads(in, p) {
-			continue
-		}
-		if i == 0 {
-			return p
-		}
-		i--
+	for range i {
+		group.Pop()
 	}
-	return home
+	p, _ := group.Pop()
+	return p
 }
 
 // HashFlow is the hash of a flow: modulo the number of ports, it is which of these the flow takes.
