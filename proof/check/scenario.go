@@ -187,7 +187,7 @@ func (sc *Scenario) drawAdaptive() {
 	sc.Adaptive = route.ByPacket + route.Choice(rng.IntN(3))
 	sc.Notify = rand.New(rand.NewPCG(sc.Seed, 0x5E1F)).IntN(2) == 0
 	if sc.Machine.Reorder = [...]int{8, 64, 256}[rng.IntN(3)]; sc.Calm {
-		sc.Machine.Reorder = 256 // nothing that has to be tried again
+		sc.Machine.Reorder = 1 << 16 // more than there are: nothing has to be tried again, however far ahead it comes
 	}
 }
 
