@@ -1,6 +1,6 @@
-// Command bench measures softib against peers in one run and prints the
-// ratios: TCP over loopback, UCX over shared memory, one core's memcpy; RoCEv2 against TCP over a cable between two
-// network namespaces, and the tunnel between machines against TLS; the subnet manager against OpenSM on ibsim;
+// Command bench measures softib against peers in one run and prints the ratios: TCP over loopback, UCX over shared
+// memory, one core's memcpy; RoCEv2 against TCP over a cable between two network namespaces; a fabric of two machines
+// against wireguard-go over that cable, and its tunnel against TLS; the subnet manager against OpenSM on ibsim;
 // simulations by flows against SimGrid.
 //
 //	go run ./proof/bench -softib bin/softib                    # what "make bench" does

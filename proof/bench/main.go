@@ -249,6 +249,13 @@ func (b *bench) run(ctx context.Context, only string) error {
 	cableLat := &figure{name: "TCP over the same veth (qperf)", unit: "µs",
 		measure: net.tcp("tcp_lat", "8", "latency", latencyUnits)}
 	cableBW := &figure{name: "TCP over the same veth (iperf3)", unit: "GB/s", measure: net.stream}
+	span := &spanning{network: net}
+	defer span.stop()
+	spanBW := &figure{name: "machines: ib_write_bw 64 KiB", unit: "GB/s",
+		measure: b.bandwidthBy(span.perftest, "ib_write_bw", 65536, 15000, false)}
+	spanLat := &figure{name: "machines: ib_send_lat 8 bytes", unit: "µs",
+		measure: b.latencyBy(span.perftest, "ib_send_lat", 30000)}
+	guarded := &figure{name: "wireguard-go over the same veth (iperf3)", unit: "GB/s", measure: span.guarded}
 	tunnelBW := &figure{name: "machines: 4 KiB messages", unit: "GB/s", measure: b.machines("peering", "GB/s")}
 	tunnelLat := &figure{name: "machines: 64 bytes", unit: "µs", measure: b.machines("peering", "us-ping")}
 	tlsBW := &figure{name: "Go's TLS over such a veth", unit: "GB/s", measure: b.machines("tls", "GB/s")}
@@ -293,6 +300,8 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{ours: roce8, peer: cable8, atLeast: 3},
 		{ours: ipConnected, peer: cableBW, atLeast: 0.5},
 		{ours: ipConnected, peer: ipDatagram, atLeast: 1},
+		{ours: spanBW, peer: guarded, atLeast: 1},
+		{ours: spanLat, peer: cableLat, atMost: 2},
 		{ours: tunnelBW, peer: tlsBW, atLeast: 0.6},
 		{ours: tunnelLat, peer: tlsLat, atMost: 2},
 		{ours: attach, atMost: 20},

@@ -40,6 +40,7 @@ func TestSmoke(t *testing.T) {
 		"ib: one region of 16 GiB", "ib_send_lat 8 bytes, 4 at once", "Open MPI: longest start, 24 ranks",
 		"Open MPI: all-to-all 4 KiB", "its shared memory", "switched: ib_write_bw 4 KiB", "sim, 1024 hosts",
 		"live, 8-byte sends",
+		"machines: ib_write_bw 64 KiB", "wireguard-go over the same veth",
 		"RoCEv2: ib_write_bw 64 KiB", "IPoIB connected: TCP (iperf3)", "IPoIB datagram: TCP (iperf3)",
 		"TCP over the same veth (iperf3)", "UCX over TCP over the same veth",
 		"softib up, start to SUBNET UP", "– softib top -n 1", "– softib doctor", "– softib tenant add",
