@@ -40,13 +40,13 @@ func (e *Engine) takeInventory() inventory {
 	})
 	var claims []ibswitch.Claim
 	for node, sw := range e.switches {
-		if e.Router(node) != nil {
+		if r := e.Router(node); r != nil {
+			var frames []*link.Frame
 			for _, p := range e.portsOf(node) {
-				for _, f := range p.AppendQueued(nil) {
-					if f.InPort != 0 {
-						v.hold(e.first[node], ibswitch.Claim{In: f.InPort, VL: f.InVL, Blocks: f.Blocks})
-					}
-				}
+				frames = p.AppendQueued(frames)
+			}
+			for _, f := range r.Holders(frames) {
+				v.hold(e.first[node], ibswitch.Claim{In: f.InPort, VL: f.InVL, Blocks: f.Blocks})
 			}
 		}
 		if sw == nil {

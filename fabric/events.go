@@ -219,8 +219,9 @@ func (e *Engine) passRouter(at uint32, p *link.Port, f *link.Frame) bool {
 	case r.Reason.IsDrop():
 		e.Take(at, f)
 		e.Drop(at, f, r.Reason)
-	case r.Out != 0:
-		e.kick(p.Site.First + uint32(r.Out))
+	}
+	for out, ok := r.Outs.Pop(); ok; out, ok = r.Outs.Pop() {
+		e.kick(p.Site.First + uint32(out))
 	}
 	return true
 }
@@ -230,8 +231,8 @@ func (e *Engine) passRouter(at uint32, p *link.Port, f *link.Frame) bool {
 func (e *Engine) leave(p *link.Port, f *link.Frame, slow bool, left ib.Time) {
 	first := p.Site.First
 	if p.Site.Host >= 0 {
-		if f.InPort == 0 {
-			return // a packet of its own
+		if r := e.Router(int(p.Site.Node)); f.InPort == 0 || r != nil && !r.Left(f) {
+			return // a packet of its own, or one of several copies
 		}
 		if slow {
 			c := ibswitch.Claim{In: f.InPort, VL: f.InVL, Blocks: f.Blocks}

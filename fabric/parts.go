@@ -83,6 +83,9 @@ func (e *Engine) Split(of []uint8, pools []*link.Pool) ([]*Engine, ib.Time, erro
 		if sw != nil {
 			sw.SetPool(pools[of[node]])
 		}
+		if r := e.Router(node); r != nil {
+			r.SetPool(pools[of[node]])
+		}
 	}
 	for _, ev := range due {
 		if k, place, _ := split(ev.d); k != evNone {

@@ -106,6 +106,18 @@ func TestRoutedPrograms(t *testing.T) {
 			w.pair(t, path, test.server[1:], path, test.client[1:])
 		})
 	}
+	t.Run("mckey", func(t *testing.T) { // of site-local scope
+		path, group := utility(t, "stdbuf"), "ff15:401b:ffff::7777"
+		mckey := []string{"-oL", utility(t, "mckey"), "-C", "5", "-M", group, "-b"}
+		r := w.start(t, near, path, append(slices.Clip(mckey), nearAddress)...)
+		r.await("receiving data transfers")
+		s := w.start(t, far, path, append(slices.Clip(mckey), "198.18.0.5", "-s")...)
+		for _, out := range []string{s.finish(), r.finish()} {
+			if !strings.Contains(out, "joined dgid: "+group) || !strings.Contains(out, "return status 0") {
+				t.Errorf("not joined to %s:\n%s", group, out)
+			}
+		}
+	})
 	rt := topo.PortRef{Node: w.Graph().Routers()[0].Index, Port: 1}
 	if c := w.Counters(rt); c[ib.PortRcvPkts] < 100 || c[ib.PortRcvSwitchRelayErrors] != 0 {
 		t.Errorf("the router has taken %d packets in, and not known where to with %d", c[ib.PortRcvPkts],

@@ -119,6 +119,9 @@ func (f *Fabric) decideByLID(at place, p *packet) (d ibswitch.Decision) {
 // decideRouter says where a router sends a packet, which it readdresses if it goes on.
 func (f *Fabric) decideRouter(at place, p *packet) (d ibswitch.Decision) {
 	r := at.rt.Decide(at.port, &p.LRH, &p.Packet)
+	if r.Fan {
+		return ibswitch.Decision{Reason: link.NoMember, At: at.port} // no program multicasts management packets
+	}
 	if !r.Here && r.Reason == link.OK {
 		r.Readdress(&p.LRH, &p.Packet)
 	}

@@ -50,7 +50,7 @@ func newHost(f *Fabric, t *topo.Node, index int) *Host {
 	h.adapter = hca.NewNode(h.eng, h.links, hca.NodeConfig{Identity: id, Supported: rates})
 	var mgmt manageable = h.adapter
 	if t.Type == ib.NodeRouter {
-		h.rt = ibrouter.New(h.links, t.PortGUIDs())
+		h.rt = ibrouter.New(h.links, t.PortGUIDs(), &f.pool)
 		mgmt = ibrouter.NewNode(h.adapter, h.rt)
 	}
 	h.init(func(p ib.PortNum) *link.Port { return h.links[p] }, mgmt)

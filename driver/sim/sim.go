@@ -183,7 +183,7 @@ func (s *Sim) build() {
 		}
 		if n.Type == ib.NodeRouter {
 			// What is for the router itself is for its management: an adapter that nobody uses.
-			s.AddRouter(ibrouter.New(mine, n.PortGUIDs()), mine, routers)
+			s.AddRouter(ibrouter.New(mine, n.PortGUIDs(), &s.pool), mine, routers)
 			s.nodes[i].host = routers
 			s.hosts[routers] = hostNode{eng: newHCA(n, &Config{}), node: n, at: s.Place(i, 0), timerAt: ib.Never}
 			routers++

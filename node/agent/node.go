@@ -190,7 +190,17 @@ type Router interface { // tidy: calls out, as Node
 	// RouterPeers are what other routers of the port's subnet reach.
 	RouterPeers(port ib.PortNum, block int) mad.NextHopTable
 	SetRouterPeers(now ib.Time, port ib.PortNum, block int, t mad.NextHopTable) error
+
+	// RouterGroup is a multicast group of the port's subnet that has members who receive.
+	RouterGroup(port ib.PortNum, index int) mad.RouterGroup
+	SetRouterGroup(now ib.Time, port ib.PortNum, index int, g mad.RouterGroup) error
+
+	// GroupsWanted are those whose packets are to come to the port, for members in other subnets.
+	GroupsWanted(port ib.PortNum) []mad.RouterGroup
 }
 
-// NextHopCap is how many next hops a router's tables have.
-const NextHopCap = 256
+// NextHopCap is how many next hops a router's tables have, and RouterGroupCap how many groups.
+const (
+	NextHopCap     = 256
+	RouterGroupCap = 1024
+)

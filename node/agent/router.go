@@ -69,3 +69,42 @@ func (a *Agent) routerPeers(r *request) mad.Status {
 	t.Append(r.answer())
 	return mad.StatusOK
 }
+
+// routerGroups serves the table of the multicast groups that the port's subnet has.
+func (a *Agent) routerGroups(r *request) mad.Status {
+	index := int(r.mod)
+	if r.mod >= RouterGroupCap {
+		return mad.StatusInvalidField
+	}
+	if r.set {
+		var g mad.RouterGroup
+		if _, err := g.Parse(r.data); err != nil {
+			return failed(err)
+		}
+		if g.MGID != (ib.GID{}) && (!mad.IsRouted(g.MGID) || !g.MLID.IsMulticast()) {
+			return mad.StatusInvalidField
+		}
+		if err := a.rt.SetRouterGroup(r.now, r.inPort, index, g); err != nil {
+			return failed(err)
+		}
+	}
+	g := a.rt.RouterGroup(r.inPort, index)
+	g.Append(r.answer())
+	return mad.StatusOK
+}
+
+// groupsWanted serves the table of groups whose packets are to come to the port, which follows from what managers have
+// written.
+func (a *Agent) groupsWanted(r *request) mad.Status {
+	if r.mod >= RouterGroupCap {
+		return mad.StatusInvalidField
+	}
+	var g mad.RouterGroup
+	all := a.rt.GroupsWanted(r.inPort)
+	if int(r.mod) < len(all) {
+		g = all[r.mod]
+	}
+	g.Top = uint32(len(all))
+	g.Append(r.answer())
+	return mad.StatusOK
+}

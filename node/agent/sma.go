@@ -49,6 +49,8 @@ var smaTable = [...]smaRow{
 	{attr: mad.AttrNextHopTable, routerOnly: true, serve: (*Agent).nextHops},
 	{attr: mad.AttrRouterGUIDs, canSet: true, routerOnly: true, serve: (*Agent).routerGUIDs},
 	{attr: mad.AttrRouterPeers, canSet: true, routerOnly: true, serve: (*Agent).routerPeers},
+	{attr: mad.AttrRouterGroups, canSet: true, routerOnly: true, serve: (*Agent).routerGroups},
+	{attr: mad.AttrGroupsWanted, routerOnly: true, serve: (*Agent).groupsWanted},
 }
 
 // smaLow is how many attributes have numbers so low that they are found by number.

@@ -18,5 +18,6 @@
 //	r := router.Handle(now, in, f)
 //	r.Here             it is for the router itself
 //	r.Reason.IsDrop()  it was dropped and counted; its receive buffer is to be given back
-//	r.Out != 0         poll that port to transmit; the packet holds its receive buffer until it leaves
+//	r.Outs             poll these ports to transmit; the packet, or what it was copied to, holds its receive buffer until
+//	                   Left says that it is free
 package ibrouter

@@ -110,8 +110,25 @@ func (n *Node) SetRouterPeers(_ ib.Time, port ib.PortNum, block int, t mad.NextH
 	return nil
 }
 
-// PollNotice is what happened at the router: at its ports, or that other subnets are reached than before, which
-// managers hear of as a change of what the port can do (IBA 14.2.5.1, trap 144).
+// RouterGroup is a multicast group of a port's subnet.
+func (n *Node) RouterGroup(port ib.PortNum, index int) (g mad.RouterGroup) {
+	if groups := n.r.ports[port].groups; index < len(groups) {
+		g = groups[index]
+	}
+	return g
+}
+
+// SetRouterGroup writes it.
+func (n *Node) SetRouterGroup(_ ib.Time, port ib.PortNum, index int, g mad.RouterGroup) error {
+	n.r.tell(port, index, g)
+	return nil
+}
+
+// GroupsWanted are those whose packets are to come to a port.
+func (n *Node) GroupsWanted(port ib.PortNum) []mad.RouterGroup { return n.r.ports[port].wanted }
+
+// PollNotice is what happened at the router: at its ports, or that other subnets are reached or other groups wanted
+// than before, which managers hear of as a change of what the port can do (IBA 14.2.5.1, trap 144).
 func (n *Node) PollNotice() (agent.Notice, bool) {
 	if port, ok := n.r.changed.Pop(); ok {
 		return agent.Notice{Trap: mad.TrapCapabilityChange, Port: port}, true

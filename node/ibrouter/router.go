@@ -19,8 +19,12 @@ type Router struct {
 	ports []port // 0 is none
 	// hops are the ways to all subnets, by prefix, the best of each.
 	hops []nextHop
-	// changed are ports whose managers have yet to hear that other subnets are reached than before.
+	// changed are ports whose managers have yet to hear that other subnets are reached than before, or other groups
+	// wanted.
 	changed ib.PortMask
+
+	pool   *link.Pool
+	copies link.Copies // of multicast packets
 }
 
 // port is a port, with what the manager of its subnet has told.
@@ -32,6 +36,9 @@ type port struct {
 	guids  []ib.GUID // who has which LID
 	lids   map[ib.GUID]ib.LID
 	peers  []mad.NextHop // what other routers reach, block by block
+	groups []mad.RouterGroup
+	wanted []mad.RouterGroup // what follows from the groups of other ports
+	mlids  map[ib.GID]ib.LID // of groups that have members there or beyond
 }
 
 // nextHop is a way to a subnet: by a port to the GUID's own LID, or to another router's.
@@ -42,14 +49,18 @@ type nextHop struct {
 	weight uint8  // how many routers are on the way
 }
 
-// New makes a router of links, by number, of which 0 is none, whose ports have these GUIDs.
-func New(links []*link.Port, guids []ib.GUID) *Router {
-	r := &Router{ports: make([]port, len(links))}
+// New makes a router of links, by number, of which 0 is none, whose ports have these GUIDs. Copies of multicast packets
+// are taken from pool.
+func New(links []*link.Port, guids []ib.GUID, pool *link.Pool) *Router {
+	r := &Router{ports: make([]port, len(links)), pool: pool}
 	for p := 1; p < len(links); p++ {
 		r.ports[p] = port{link: links[p], guid: guids[p-1], prefix: ib.DefaultGIDPrefix, lids: map[ib.GUID]ib.LID{}}
 	}
 	return r
 }
+
+// SetPool gives a router that holds no packet another pool for its copies.
+func (r *Router) SetPool(pool *link.Pool) { r.pool = pool }
 
 // NumPorts counts the ports.
 func (r *Router) NumPorts() int { return len(r.ports) - 1 }
@@ -92,6 +103,7 @@ func (r *Router) resolve() {
 			r.hops = append(r.hops, h)
 		}
 	}
+	r.regroup()
 	if slices.Equal(old, r.hops) {
 		return
 	}
@@ -118,6 +130,8 @@ func (r *Router) ways(prefix uint64) []nextHop {
 type Decision struct {
 	// Here: it is for the router itself.
 	Here bool
+	// Fan: it is multicast, Fan lists its ways out, and Leave decides about each.
+	Fan bool
 	// Reason is link.OK if the packet goes on. If not, port At counts it.
 	Reason link.Reason
 	At     ib.PortNum
@@ -138,7 +152,7 @@ func (r *Router) Decide(in ib.PortNum, lrh *wire.LRH, p *wire.Packet) Decision {
 	prefix, guid := g.DGID.Prefix(), g.DGID.GUID()
 	switch {
 	case g.DGID.IsMulticast():
-		return drop(link.NoMember, in)
+		return Decision{Fan: true}
 	case r.isOwn(in, prefix, guid):
 		return Decision{Here: true}
 	case prefix == ib.DefaultGIDPrefix || prefix == r.ports[in].prefix:
@@ -214,8 +228,8 @@ type Result struct {
 	Here bool
 	// Reason is a drop's, whose frame is the caller's.
 	Reason link.Reason
-	// Out is the port that is to be polled since the packet was queued there; 0 for none.
-	Out ib.PortNum
+	// Outs are the ports that are to be polled since the packet was queued there.
+	Outs ib.PortMask
 }
 
 // Handle takes a packet that port in has received.
@@ -224,16 +238,26 @@ func (r *Router) Handle(now ib.Time, in ib.PortNum, f *link.Frame) Result {
 	switch {
 	case d.Here:
 		return Result{Here: true}
+	case d.Fan:
+		return r.multicast(now, in, f)
 	case d.Reason != link.OK:
 		return Result{Reason: r.ports[d.At].link.Count(d.Reason)}
 	}
 	d.Readdress(&f.LRH, f.Packet)
 	f.InPort = in
+	res := Result{}
 	switch why := r.ports[d.Out].link.Enqueue(now, f, d.VL); {
 	case why == link.OK:
-		return Result{Out: d.Out}
+		res.Outs.Set(d.Out)
 	case why.IsDrop():
-		return Result{Reason: why}
+		res.Reason = why
 	}
-	return Result{}
+	return res
 }
+
+// Left takes note that a packet has left, or was dropped from a queue, and reports whether its receive buffer is free
+// now: other copies may hold it.
+func (r *Router) Left(f *link.Frame) bool { return r.copies.End(f) }
+
+// Holders leaves of the frames that are queued at the router's ports those that stand for a receive buffer.
+func (r *Router) Holders(frames []*link.Frame) []*link.Frame { return r.copies.Holders(frames) }

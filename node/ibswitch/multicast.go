@@ -1,8 +1,6 @@
 package ibswitch
 
 import (
-	"math"
-
 	"softib/node/link"
 	"softib/proto/ib"
 )
@@ -13,12 +11,10 @@ func (s *Switch) multicast(now ib.Time, f *link.Frame) Result {
 	if why != link.OK {
 		return s.drop(f, drop(why, f.InPort))
 	}
-	id, ok := s.newGroup()
+	id, ok := s.copies.Begin()
 	if !ok {
 		return s.drop(f, drop(link.Overrun, f.InPort))
 	}
-	g := &s.groups[id]
-	g.copies = 1 // f itself, until it is passed on below
 	reason := link.OK
 	res := Result{}
 	for out, ok := mask.Pop(); ok; out, ok = mask.Pop() {
@@ -36,7 +32,7 @@ func (s *Switch) multicast(now ib.Time, f *link.Frame) Result {
 		c.Group = id
 		if out == 0 {
 			s.mgmt.Push(c)
-			g.copies++
+			s.copies.Add(id)
 			res.Mgmt = true
 			continue
 		}
@@ -45,33 +41,18 @@ func (s *Switch) multicast(now ib.Time, f *link.Frame) Result {
 			s.pool.Put(c)
 			continue
 		}
-		g.copies++
+		s.copies.Add(id)
 		s.outs.Set(out)
 		res.Multicast = true
 	}
 	// The original is not needed any more; its buffer stays occupied while
 	// copies do.
 	f.Group = id
-	if s.ungroup(f) {
+	if s.copies.End(f) {
 		return s.discard(f, reason)
 	}
 	s.pool.Put(f)
 	return res
-}
-
-// newGroup reports false when more packets are being multiplied than a frame
-// can number, which takes a switch full of minimal multicast packets.
-func (s *Switch) newGroup() (uint16, bool) {
-	if n := len(s.free); n > 0 {
-		id := s.free[n-1]
-		s.free = s.free[:n-1]
-		return id, true
-	}
-	if len(s.groups) > math.MaxUint16 {
-		return 0, false
-	}
-	s.groups = append(s.groups, group{})
-	return uint16(len(s.groups) - 1), true
 }
 
 // PollOut names a port to which a multicast packet was queued.

@@ -36,24 +36,16 @@ type Switch struct {
 	pool   *link.Pool
 	mgmt   link.Queue  // packets for port 0
 	outs   ib.PortMask // ports to which a multicast packet has been queued
-	groups []group     // multicast packets whose copies have not all left
-	free   []uint16
+	copies link.Copies // of multicast packets
 
 	alarmed ib.PortMask // ports that have an alarm to tell of
 	refused []refusal   // packets that partition enforcement stopped, the first few
-}
-
-// group is a multicast packet in the switch: it occupies its receive buffer
-// until the last copy leaves.
-type group struct {
-	copies uint16
 }
 
 // New makes a switch whose ports are down and whose tables are empty. Copies of
 // multicast packets are taken from pool.
 func New(cfg Config, pool *link.Pool) *Switch {
 	s := &Switch{ports: link.NewPorts(cfg.Ports+1, cfg.Port), pool: pool}
-	s.groups = make([]group, 1) // group 0 is none
 	s.Reset()
 	s.startPort0()
 	return s
@@ -211,7 +203,7 @@ type Claim struct {
 // it has left by an output port or was dropped from a queue. It names the port
 // that now has a flow-control packet to send; 0 for none.
 func (s *Switch) Left(f *link.Frame) ib.PortNum {
-	if f.Group != 0 && !s.ungroup(f) || f.InPort == 0 || !s.ports[f.InPort].Release(f.InVL, f.Blocks) {
+	if !s.copies.End(f) || f.InPort == 0 || !s.ports[f.InPort].Release(f.InVL, f.Blocks) {
 		return 0
 	}
 	return f.InPort
@@ -221,7 +213,7 @@ func (s *Switch) Left(f *link.Frame) ib.PortNum {
 // free: the claim is to be released later. There is none while other
 // copies of a multicast packet hold it.
 func (s *Switch) Detach(f *link.Frame) (Claim, bool) {
-	if f.Group != 0 && !s.ungroup(f) || f.InPort == 0 {
+	if !s.copies.End(f) || f.InPort == 0 {
 		return Claim{}, false
 	}
 	return Claim{f.InPort, f.InVL, f.Blocks}, true
@@ -230,22 +222,6 @@ func (s *Switch) Detach(f *link.Frame) (Claim, bool) {
 // Release gives back a claim. It reports whether port c.In now has a
 // flow-control packet to send.
 func (s *Switch) Release(c Claim) bool { return s.ports[c.In].Release(c.VL, c.Blocks) }
-
-// ungroup takes f out of its multicast group and reports whether its buffer is
-// free now.
-func (s *Switch) ungroup(f *link.Frame) bool {
-	if f.Group == 0 {
-		return true
-	}
-	g := &s.groups[f.Group]
-	g.copies--
-	last := g.copies == 0
-	if last {
-		s.free = append(s.free, f.Group)
-	}
-	f.Group = 0
-	return last
-}
 
 // Touch reads what Handle will read for f at port in, and returns a value that
 // depends on it. A driver that knows several packets in advance calls it for
@@ -274,12 +250,7 @@ func (s *Switch) AppendClaims(list []Claim) []Claim {
 	for f := s.mgmt.Head(); f != nil; f = f.Next() {
 		frames = append(frames, f)
 	}
-	seen := make([]bool, len(s.groups))
-	for _, f := range frames {
-		if f.InPort == 0 || seen[f.Group] {
-			continue
-		}
-		seen[f.Group] = f.Group != 0
+	for _, f := range s.copies.Holders(frames) {
 		list = append(list, Claim{f.InPort, f.InVL, f.Blocks})
 	}
 	return list

@@ -58,6 +58,10 @@ var golden = []struct {
 		LID: 0x17}}, "fec0000000000002 ffff 01 00 0017 0000"},
 	{"RouterGUIDs", ClassSMLID, AttrRouterGUIDs, &RouterGUIDs{0x0002c90300a1b2c1, 0, 0x1122334455667788},
 		"0002c90300a1b2c1 0000000000000000 1122334455667788"},
+	{"RouterGroups", ClassSMLID, AttrRouterGroups, &RouterGroup{
+		MGID: ib.GID{0xFF, 0x1E, 15: 7}, Origin: ib.SiteLocalPrefix | 3, QKey: 0x0B1B, MLID: 0xC002, PKey: 0xFFFF,
+		MTU: ib.MTU2048, Rate: 3, SL: 2, TClass: 9, FlowLabel: 0x12345, HopLimit: 64, PacketLifeTime: 18, Top: 5,
+	}, "ff1e0000000000000000000000000007 fec0000000000003 00000b1b c002 ffff 04 03 02 09 00012345 40 12 0000 00000005"},
 	{"P_KeyTable", ClassSMLID, AttrPKeyTable, &PKeyTable{0xFFFF, 0x7FFF, 0x8001}, "ffff 7fff 8001"},
 	{"SLtoVLMappingTable", ClassSMLID, AttrSLtoVL, &SLtoVL{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 15},
 		"0123456701234 56f"},

@@ -40,6 +40,7 @@ var typed = []struct {
 	{&MlnxExtPortInfoLayout, func() codec { return new(MlnxExtPortInfo) }},
 	{&RouterInfoLayout, func() codec { return new(RouterInfo) }},
 	{&RouterGUIDsLayout, func() codec { return new(RouterGUIDs) }},
+	{&RouterGroupLayout, func() codec { return new(RouterGroup) }},
 	{&CongestionInfoLayout, func() codec { return new(CongestionInfo) }},
 	{&CongestionKeyInfoLayout, func() codec { return new(CongestionKeyInfo) }},
 	{&SwitchCongestionLayout, func() codec { return new(SwitchCongestion) }},

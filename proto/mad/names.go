@@ -208,6 +208,8 @@ const (
 	AttrNextHopTable        AttrID = 0xFFD1
 	AttrRouterGUIDs         AttrID = 0xFFE0 // softib's own
 	AttrRouterPeers         AttrID = 0xFFE1 // softib's own
+	AttrRouterGroups        AttrID = 0xFFE2 // softib's own
+	AttrGroupsWanted        AttrID = 0xFFE3 // softib's own
 
 	AttrPortSamplesControl     AttrID = 0x0010
 	AttrPortSamplesResult      AttrID = 0x0011
@@ -290,6 +292,8 @@ var attrs = []AttrInfo{
 	{ClassSMLID, AttrNextHopTable, "NextHopTable", &NextHopTableLayout},
 	{ClassSMLID, AttrRouterGUIDs, "RouterGUIDs", &RouterGUIDsLayout},
 	{ClassSMLID, AttrRouterPeers, "RouterPeers", &RouterPeersLayout},
+	{ClassSMLID, AttrRouterGroups, "RouterGroups", &RouterGroupLayout},
+	{ClassSMLID, AttrGroupsWanted, "GroupsWanted", &RouterGroupLayout},
 	{ClassPerf, AttrClassPortInfo, "ClassPortInfo", &ClassPortInfoLayout},
 	{ClassPerf, AttrPortSamplesControl, "PortSamplesControl", &PortSamplesControlLayout},
 	{ClassPerf, AttrPortSamplesResult, "PortSamplesResult", &PortSamplesResultLayout},

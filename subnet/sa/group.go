@@ -217,6 +217,9 @@ func (a *Admin) Precreate(want GroupInfo) (GroupInfo, error) {
 	return g.info, nil
 }
 
+// HasGroup reports whether there is a group.
+func (a *Admin) HasGroup(mgid ib.GID) bool { return a.groups.byMGID[mgid] != nil }
+
 // Withdraw makes a group mortal again: it goes when nobody keeps it alive. It reports whether there is such a group.
 func (a *Admin) Withdraw(mgid ib.GID) bool {
 	g := a.groups.byMGID[mgid]

@@ -133,9 +133,6 @@ func (a *Admin) newGroup(q *query, want *mad.MCMemberRecord, port subnet.Ref) (i
 	if q.has(mcMLID) {
 		info.MLID = want.MLID
 	}
-	if q.has(mcHop) {
-		info.HopLimit = want.HopLimit
-	}
 	if info.MGID.IsZero() {
 		scope := mad.ScopeLinkLocal
 		if q.has(mcScope) {
@@ -148,6 +145,11 @@ func (a *Admin) newGroup(q *query, want *mad.MCMemberRecord, port subnet.Ref) (i
 	// Scope says something only where the MGID is still to be made; clients give another than the MGID's, and OpenSM
 	// lets them.
 	info.Scope = info.MGID[1] & 0xF
+	if q.has(mcHop) {
+		info.HopLimit = want.HopLimit
+	} else if mad.IsRouted(info.MGID) && len(a.net.Routers) > 0 {
+		info.HopLimit = hopLimitMax // or its packets would end at the first router
+	}
 	if !info.PKey.IsValid() || !a.hasKey(port, info.PKey) || !q.trusted && !a.hasKey(q.from, info.PKey) {
 		return info, mad.StatusSAReqInvalid
 	}

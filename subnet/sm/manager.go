@@ -66,6 +66,8 @@ type Manager struct {
 	keys       keyring
 	planned    *planned                // nil until there is one, see plannedRoutes
 	routers    map[ib.GUID]*routerPort // by port
+	// routed is what routers wanted when multicast tables were made.
+	routed     map[ib.GUID][]mad.RouterGroup
 	matcher    *policy.QoSMatcher
 	qosSaid    string // of which engine it was said that its levels go before
 	groups     []Group

@@ -70,6 +70,7 @@ func (s *sweep) members() map[ib.LID][]member {
 		}
 	}
 	s.m.eachJoined(put)
+	s.eachRouted(put)
 	s.m.grouped = s.m.admin.Revision()
 	return groups
 }
@@ -78,6 +79,7 @@ func (s *sweep) members() map[ib.LID][]member {
 func (s *sweep) beginMulticast() {
 	s.cursor = cursor{}
 	s.mftWrites = s.mftWrites[:0]
+	s.serve()
 	s.m.precreate()
 	groups := s.members()
 	top := 0 // entries in use

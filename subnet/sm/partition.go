@@ -184,14 +184,14 @@ func passing(keys []ib.PKey) []ib.PKey {
 	return out
 }
 
-// precreatePartitions makes the groups that partitions have from the start, and lets go of those of partitions that are
-// no more.
+// precreatePartitions makes the groups that partitions have from the start, and those that routers want, and lets go of
+// those of partitions that are no more, or that nobody wants.
 func (m *Manager) precreatePartitions() {
 	if m.members == nil {
 		return
 	}
 	var made []ib.GID
-	for _, g := range m.members.groups {
+	for _, g := range append(slices.Clip(m.members.groups), m.wantedGroups()...) {
 		if _, err := m.admin.Precreate(g); err != nil {
 			m.event(EventProblem, "%v", err)
 			continue

@@ -3,6 +3,7 @@ package sm
 import (
 	"slices"
 
+	"softib/node/agent"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/subnet"
@@ -19,6 +20,8 @@ type routerPort struct {
 	guids   []ib.GUID     // what it was told of who has which LID; nil if nothing
 	peers   []mad.NextHop // what it was told of other routers; nil if nothing
 	hops    []mad.NextHop // what it reaches
+	// wanted are the multicast groups whose packets are to come to it, and groups what it was told of those here.
+	wanted, groups []mad.RouterGroup
 }
 
 // LookAtRouters asks for a look at the routers now: for one who knows that other subnets have come up. Routers tell by
@@ -39,7 +42,7 @@ type routerStep struct {
 
 // steps of the phase, one after the other.
 const (
-	routersAsk   = iota // how much they reach
+	routersAsk   = iota // how much they reach, and want
 	routersRead         // what that is
 	routersWrite        // who is where
 	routersDone
@@ -88,6 +91,9 @@ func (s *sweep) beginRouters() {
 	for _, ref := range s.routerPorts() {
 		there[s.nodes[ref.Node].Ports[ref.Port].GUID] = true
 		s.routerSteps = append(s.routerSteps, routerStep{ref, mad.AttrRouterInfo, 0})
+		if !s.routerAt(ref).foreign {
+			s.routerSteps = append(s.routerSteps, routerStep{ref, mad.AttrGroupsWanted, 0})
+		}
 	}
 	for guid := range s.m.routers { // tidy: order-free
 		if !there[guid] {
@@ -112,10 +118,13 @@ func (s *sweep) nextRouters(r *request) bool {
 	}
 	r.what, r.set = tell, true
 	data := s.smp(r)
-	if x.attr == mad.AttrRouterPeers {
+	switch x.attr {
+	case mad.AttrRouterPeers:
 		t := mad.NextHopTable(blockOf(s.peersOf(x.ref), x.block, mad.NextHopsPerBlock))
 		t.Append(data)
-	} else {
+	case mad.AttrRouterGroups:
+		blockOf(s.groupsFor(x.ref), x.block, 1)[0].Append(data)
+	default:
 		t := mad.RouterGUIDs(blockOf(s.guidsByLID, x.block, mad.RouterGUIDsPerBlock))
 		t.Append(data)
 	}
@@ -136,7 +145,10 @@ func (s *sweep) routersReply(r *request, v mad.View) {
 	x := &s.routerSteps[r.extra]
 	rt := s.routerAt(x.ref)
 	if v != nil && v.Status() == mad.StatusUnsupMethodAttr {
-		rt.foreign, rt.hops = true, nil
+		rt.foreign = true
+		if x.attr == mad.AttrRouterInfo {
+			rt.hops = nil
+		}
 		return
 	}
 	if !s.answered(r, v) {
@@ -154,6 +166,19 @@ func (s *sweep) routersReply(r *request, v mad.View) {
 		if _, err := t.Parse(data); err == nil {
 			copy(rt.hops[min(x.block*len(t), len(rt.hops)):], t[:])
 		}
+	case mad.AttrGroupsWanted:
+		var g mad.RouterGroup
+		if _, err := g.Parse(data); err != nil {
+			return
+		}
+		if x.block == 0 {
+			rt.wanted = make([]mad.RouterGroup, min(g.Top, agent.RouterGroupCap))
+		}
+		if g.Top = 0; x.block < len(rt.wanted) {
+			rt.wanted[x.block] = g
+		}
+	case mad.AttrRouterGroups:
+		rt.groups = holds(rt.groups, s.groupsFor(x.ref), x.block, 1)
 	case mad.AttrRouterGUIDs:
 		rt.guids = holds(rt.guids, s.guidsByLID, x.block, mad.RouterGUIDsPerBlock)
 	case mad.AttrRouterPeers:
@@ -178,10 +203,12 @@ func (s *sweep) moreRouters() bool {
 	if s.routerStage >= routersDone || len(s.m.routers) == 0 {
 		return false
 	}
-	s.routerStage++
+	if s.routerStage++; s.routerStage == routersDone && !s.served() {
+		s.m.regroup("routers want other groups")
+	}
 	s.cursor, s.routerSteps = cursor{}, nil
 	if s.routerStage == routersWrite {
-		s.guidsByLID = s.listGUIDs()
+		s.guidsByLID, s.routedGroups = s.listGUIDs(), s.listGroups()
 	}
 	for _, ref := range s.routerPorts() {
 		rt := s.routerAt(ref)
@@ -190,10 +217,14 @@ func (s *sweep) moreRouters() bool {
 			for b := 0; b*mad.NextHopsPerBlock < len(rt.hops); b++ {
 				s.routerSteps = append(s.routerSteps, routerStep{ref, mad.AttrNextHopTable, b})
 			}
+			for b := 1; b < len(rt.wanted); b++ {
+				s.routerSteps = append(s.routerSteps, routerStep{ref, mad.AttrGroupsWanted, b})
+			}
 		case routersWrite:
 			if !rt.foreign {
 				s.stepsTo(ref, mad.AttrRouterGUIDs, differing(rt.guids, s.guidsByLID, mad.RouterGUIDsPerBlock))
 				s.stepsTo(ref, mad.AttrRouterPeers, differing(rt.peers, s.peersOf(ref), mad.NextHopsPerBlock))
+				s.stepsTo(ref, mad.AttrRouterGroups, differing(rt.groups, s.groupsFor(ref), 1))
 			}
 		}
 	}

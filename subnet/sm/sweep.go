@@ -94,9 +94,10 @@ type sweep struct {
 	arOn       bool          // they are told to begin
 	arMembers  map[int32][]uint16
 	// Of routers: what is asked and told, and what they are told of who has which LID.
-	routerStage int
-	routerSteps []routerStep
-	guidsByLID  []ib.GUID
+	routerStage  int
+	routerSteps  []routerStep
+	guidsByLID   []ib.GUID
+	routedGroups []routedGroup
 	// incomplete are switches that did not take all of their tables.
 	incomplete map[int32]bool
 	stuck      map[int32]bool // those of them that did not take their forwarding table

@@ -79,7 +79,7 @@ func build(t testing.TB, g *topo.Graph, opts ...func(*world)) *world {
 			view := hca.NewNode(w.hcas[i], w.links[i], hca.NodeConfig{Identity: id})
 			w.agents[i] = agent.New(view)
 			if n.Type == ib.NodeRouter {
-				w.routers[i] = ibrouter.New(w.links[i], guids)
+				w.routers[i] = ibrouter.New(w.links[i], guids, &link.Pool{})
 				w.agents[i] = agent.New(ibrouter.NewNode(view, w.routers[i]))
 			}
 		}
