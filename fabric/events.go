@@ -24,7 +24,7 @@ const (
 	evArrive Kind = iota + fromFar // a packet is at a port; the argument is its frame
 	evFC                           // a flow-control packet is there; the argument is it
 	evPause                        // a pause frame is at a port; the argument is it
-	evNotice                       // a neighbour has no way to a LID, which is the argument
+	evNotice                       // a neighbour has no way to a LID: the argument, with the age of the news
 
 	fromFar Kind = 1 << 7
 )
@@ -115,7 +115,7 @@ func (e *Engine) step() {
 	case evPauseTimer:
 		e.pauseTimeout(place)
 	case evNotice:
-		e.arriveNotice(place, ib.LID(arg))
+		e.arriveNotice(place, arg)
 	default:
 		e.note(k, place, arg)
 	}

@@ -16,16 +16,17 @@ func (e *Engine) sendNotices(first uint32, sw *ibswitch.Switch) {
 			p.Site.Flags&endFaulty != 0 && e.harmFC(at, p, &t) {
 			continue
 		}
-		e.pushFar(p, t+p.Site.Delay, code(evNotice, p.Site.Peer, uint32(n.LID)))
+		e.pushFar(p, t+p.Site.Delay, code(evNotice, p.Site.Peer, uint32(n.LID)|uint32(n.Age/ib.Microsecond)<<16))
 	}
 }
 
 // arriveNotice handles one that has reached a port of a switch.
-func (e *Engine) arriveNotice(at uint32, lid ib.LID) {
+func (e *Engine) arriveNotice(at uint32, arg uint32) {
 	p := e.ports[at]
 	if p.Site.Flags&endStopped != 0 {
 		return
 	}
-	e.Mix(at, uint64(evNotice)<<56|uint64(lid))
-	e.switches[p.Site.Node].HandleNotice(e.now, ibswitch.Notice{Port: p.Site.Num, LID: lid})
+	e.Mix(at, uint64(evNotice)<<56|uint64(arg))
+	e.switches[p.Site.Node].HandleNotice(e.now, ibswitch.Notice{Port: p.Site.Num, LID: ib.LID(arg),
+		Age: ib.Time(arg>>16) * ib.Microsecond})
 }

@@ -10,17 +10,20 @@ import (
 // its destination a switch has one way down, and nobody below knows that it is gone. NVIDIA's switches heal themselves
 // so; how theirs look on the wire is not public.
 
-// Notice is what a switch has to tell the neighbour at a port: that it has no way to a LID.
+// Notice is what a switch has to tell the neighbour at a port: that it has no way to a LID. News that it was told
+// itself is no younger when it passes it on: else a lost link would be avoided by one switch after the other, long
+// after it is back.
 type Notice struct {
 	Port ib.PortNum
 	LID  ib.LID
+	Age  ib.Time
 }
 
 // NoticeLife is for how long a neighbour that has no way to a LID is left alone. Then a packet tries again: the link
 // may have come back, of which nobody tells.
 const NoticeLife = 10 * ib.Millisecond
 
-// avoidance is the ports behind which there is no way to a LID, and when the last of them was heard of.
+// avoidance is the ports behind which there is no way to a LID, and since when that is known of the last of them.
 type avoidance struct {
 	ports ib.PortMask
 	since ib.Time
@@ -38,7 +41,11 @@ func (a *adaptive) avoids(f *link.Frame) (m ib.PortMask) {
 func (s *Switch) notify(f *link.Frame, r link.Reason) {
 	if a := s.adaptive; a != nil && a.On && a.Notify && (r == link.Inactive || r == link.UnknownDLID) &&
 		f.InPort != 0 && f.LRH.VL != ib.VLMgmt {
-		a.notices.Push(Notice{f.InPort, f.LRH.DLID})
+		n := Notice{Port: f.InPort, LID: f.LRH.DLID}
+		if v, ok := a.avoid[n.LID]; ok && f.Arrived-v.since <= NoticeLife {
+			n.Age = f.Arrived - v.since
+		}
+		a.notices.Push(n)
 	}
 }
 
@@ -58,10 +65,10 @@ func (s *Switch) HandleNotice(now ib.Time, n Notice) {
 	}
 	v := a.avoid[n.LID]
 	if now-v.since > NoticeLife {
-		v.ports = ib.PortMask{}
+		v = avoidance{since: now - n.Age}
 	}
 	v.ports.Set(n.Port)
-	v.since = now
+	v.since = max(v.since, now-n.Age)
 	if a.avoid == nil {
 		a.avoid = map[ib.LID]avoidance{}
 	}

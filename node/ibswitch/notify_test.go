@@ -23,7 +23,7 @@ func TestNotice(t *testing.T) {
 	b := chooser(t, Membership{Group: 5}, notify)
 	tell := func(ports ...ib.PortNum) {
 		for _, p := range ports {
-			b.HandleNotice(b.now, Notice{p, 7})
+			b.HandleNotice(b.now, Notice{Port: p, LID: 7})
 		}
 	}
 	tell(3)
@@ -39,7 +39,7 @@ func TestNotice(t *testing.T) {
 	if r := b.drops(); r != link.UnknownDLID {
 		t.Fatalf("with no way left a packet is dropped for %v", r)
 	}
-	if n, _ := b.PollNotice(); n != (Notice{1, 7}) {
+	if n, _ := b.PollNotice(); n != (Notice{Port: 1, LID: 7}) {
 		t.Fatalf("it tells %v, want port 1 of LID 7", n)
 	}
 	if _, ok := b.PollNotice(); ok {
@@ -55,6 +55,10 @@ func TestNotice(t *testing.T) {
 	b.now += NoticeLife
 	if r := b.drops(); r != link.UnknownDLID {
 		t.Errorf("dropped for %v while the news is fresh", r)
+	}
+	// What it passes on is as old as what it was told.
+	if n, _ := b.PollNotice(); n != (Notice{1, 7, NoticeLife}) {
+		t.Errorf("it tells %v, want port 1 of LID 7, and how old that is", n)
 	}
 	b.now += ib.Nanosecond
 	b.send(rcOnly, 9)
@@ -72,7 +76,7 @@ func TestNotice(t *testing.T) {
 	if r := b.drops(); !r.IsDrop() {
 		t.Error("a packet leaves by a link that is down")
 	}
-	if n, _ := b.PollNotice(); n != (Notice{1, 7}) {
+	if n, _ := b.PollNotice(); n != (Notice{Port: 1, LID: 7}) {
 		t.Errorf("it tells %v, want port 1 of LID 7", n)
 	}
 	mute := anyone
