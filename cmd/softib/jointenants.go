@@ -42,6 +42,13 @@ const (
 var tenantErrors = []error{tenant.ErrExists, tenant.ErrNotFound, tenant.ErrReserved, tenant.ErrInvalid,
 	tenant.ErrRefused, tenant.ErrUnmanaged, tenant.ErrStore, tenant.ErrStale}
 
+// wantedTenants is the question to who makes changes.
+type wantedTenants struct {
+	tenant.Change
+	// Again: somebody was asked before, and may have made it.
+	Again bool `json:",omitempty"`
+}
+
 // madeTenants is the answer of who makes changes.
 type madeTenants struct {
 	State tenant.State
@@ -143,37 +150,51 @@ func (t *tenancy) Make(ctx context.Context, c tenant.Change) (tenant.State, erro
 	ctx, cancel := context.WithTimeout(ctx, madeTime)
 	defer cancel()
 	far := tenant.ProgressOf(ctx)
+	want := wantedTenants{Change: c}
+	silent := tenant.ErrUnmanaged // or why nobody knows whether it was made
 	for limit := patience.New(masterTime); ; {
 		master := j.member.MasterName()
 		switch master {
 		case "":
 			far.At("waiting for a machine to manage the subnet", 0, 0)
 		case j.name: // it is about to be one
-			s, err := t.book.Make(ctx, c)
+			s, err := t.make(ctx, &want)
 			if !errors.Is(err, tenant.ErrUnmanaged) {
 				return s, err
 			}
 		default:
 			far.At("machine "+master+", which manages the subnet, makes it", 0, 0)
 			var a madeTenants
-			err := j.trunks.at.Call(ctx, master, makeTenants, c, &a)
+			err := j.trunks.at.Call(ctx, master, makeTenants, want, &a)
 			switch {
 			case err == nil && !a.is(tenant.ErrUnmanaged):
 				return a.State, a.err(master)
 			case err != nil && !errors.Is(err, peering.ErrUnknown):
-				return tenant.State{}, next(fmt.Errorf("machine %s, which manages the subnet, has not said whether it "+
-					"made the change: %w", master, err), "softib tenant list shows what is in force")
+				// It may have made it before it went. Whoever manages the subnet next knows, or makes it.
+				if want.Again = true; errors.Is(silent, tenant.ErrUnmanaged) {
+					limit = patience.New(masterTime) // it may have gone long after it was asked
+				}
+				silent = fmt.Errorf("machine %s, which managed the subnet, has not said whether it made the change: %w",
+					master, err)
 			}
 		}
 		if limit.Over() || ctx.Err() != nil {
-			return tenant.State{}, fmt.Errorf("no machine manages the subnet, after %v: %w", limit,
-				tenant.ErrUnmanaged)
+			return tenant.State{}, next(fmt.Errorf("no machine manages the subnet, after %v: %w", limit, silent),
+				"softib tenant list shows what is in force")
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(rulePoll):
 		}
 	}
+}
+
+// make makes a change here.
+func (t *tenancy) make(ctx context.Context, c *wantedTenants) (tenant.State, error) {
+	if c.Again {
+		return t.book.MakeAgain(ctx, c.Change)
+	}
+	return t.book.Make(ctx, c.Change)
 }
 
 // astray is what nodes hold that is not what was acknowledged of a tenant, as the machine sees it that manages the
@@ -219,11 +240,11 @@ func (j *joined) serveTenants(t *tenancy) {
 		return
 	}
 	j.trunks.at.Answer(makeTenants, func(ctx context.Context, _ string, in json.RawMessage) (any, error) {
-		var c tenant.Change
+		var c wantedTenants
 		if err := json.Unmarshal(in, &c); err != nil {
 			return nil, err
 		}
-		s, err := t.book.Make(ctx, c)
+		s, err := t.make(ctx, &c)
 		a := madeTenants{State: s, Kind: -1}
 		if err != nil {
 			a.Why = err.Error()

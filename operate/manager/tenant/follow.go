@@ -83,6 +83,33 @@ func (b *Book) Make(ctx context.Context, c Change) (State, error) {
 	return b.State(), err
 }
 
+// MakeAgain is Make for a change of which the one who was asked before has not said whether it made it: it may have.
+func (b *Book) MakeAgain(ctx context.Context, c Change) (State, error) {
+	_, err := b.changeHere(ctx, func(s *State) (Change, error) {
+		if s.shows(&c) {
+			return Change{}, nil
+		}
+		return c, b.fits(s, &c)
+	})
+	return b.State(), err
+}
+
+// shows reports whether a state is as a change leaves it.
+func (s *State) shows(c *Change) bool {
+	if c.Template != nil && s.Template != c.Template.Is {
+		return false
+	}
+	switch {
+	case c.Is != nil:
+		t, ok := s.Get(c.Is.Name)
+		return ok && same(t, *c.Is)
+	case c.Was != nil:
+		_, ok := s.Get(c.Was.Name)
+		return !ok
+	}
+	return true
+}
+
 // fits reports why a change cannot be made that was planned by somebody else.
 func (b *Book) fits(s *State, c *Change) error {
 	var now, is *Tenant

@@ -174,6 +174,31 @@ func TestMakeRefuses(t *testing.T) {
 	}
 }
 
+// TestMakeAgain: who is asked again for what was made says so, and makes what was not.
+func TestMakeAgain(t *testing.T) {
+	c := newCrew(t, 2)
+	c.rule(0)
+	red := Tenant{Name: "red", Key: 5}
+	more := red.Clone()
+	more.Members = []Member{{GUID: 7, Full: true}}
+	for _, x := range []Change{{Is: &red}, {Was: &red, Is: &more}, {Was: &more}, {Template: &TemplateChange{Is: "x"}}} {
+		for round := range 2 {
+			s, err := c.books[0].MakeAgain(t.Context(), x)
+			if err != nil || !s.shows(&x) {
+				t.Errorf("round %d: %+v: %v, %+v", round, x, err, s)
+			}
+		}
+	}
+	// What somebody else has made of it meanwhile is his.
+	does(t, func() error { _, err := c.books[0].Make(t.Context(), Change{Is: &red}); return err }())
+	other := Tenant{Name: "red", Key: 9}
+	for _, x := range []Change{{Is: &other}, {Was: &more}, {Was: &other, Is: &more}} {
+		if _, err := c.books[0].MakeAgain(t.Context(), x); !errors.Is(err, ErrStale) {
+			t.Errorf("%+v: %v, want ErrStale", x, err)
+		}
+	}
+}
+
 // TestDeposedInTheMiddle: a change that is under way where the master was, when it is none any more, is made by who is
 // then.
 func TestDeposedInTheMiddle(t *testing.T) {
