@@ -146,7 +146,7 @@ func (f *fabric) manage(p place, o upOptions) (*manager.Manager, error) {
 	if f.ruler != nil {
 		opts.Subnet = f.ruler
 	}
-	if f.tenancy != nil && len(f.runners) < 2 { // tenants are of one subnet
+	if f.tenancy != nil {
 		opts.Tenants, opts.Enforcer = f.tenancy.book, f.tenancy.e
 	}
 	m, err := manager.New(opts)

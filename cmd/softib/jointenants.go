@@ -71,11 +71,11 @@ func (t *tenancy) follow(f *fabric) {
 	if t == nil {
 		return
 	}
-	var k manager.Keeper
+	var ks []manager.Keeper
 	if f.ruler != nil {
-		k = f.ruler
+		ks = append(ks, f.ruler)
 	}
-	t.e = manager.NewEnforcer(f.Fabric, k, t.own, t.guard)
+	t.e = manager.NewEnforcer(f.Fabric, t.own, t.guard, ks...)
 	t.book = tenant.NewFollower(t.store.State(), t.e, t)
 	t.listen(f)
 }
@@ -110,7 +110,7 @@ func (t *tenancy) rule(ctx context.Context, f *fabric, run *smrun.Runner, store 
 			case ctx.Err() != nil:
 				return
 			case err == nil:
-				t.setRun(run)
+				t.setRuns(run)
 				t.joined.tellTenants(t.book.State)
 				return
 			}
@@ -132,16 +132,16 @@ func (t *tenancy) rule(ctx context.Context, f *fabric, run *smrun.Runner, store 
 	return func() {
 		cancel()
 		wg.Wait()
-		t.setRun(nil)
+		t.setRuns()
 		_ = t.book.Follow(t)
 		leave()
 	}
 }
 
-func (t *tenancy) setRun(run *smrun.Runner) {
+func (t *tenancy) setRuns(runs ...*smrun.Runner) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.run = run
+	t.runs = runs
 }
 
 // Make has the master make a change, whichever machine that is.

@@ -8,32 +8,12 @@ import (
 
 	"softib/driver/smrun"
 	"softib/internal/patience"
-	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/subnet"
 	"softib/subnet/sm"
 )
-
-// oneManager refuses what is for the tenants of a fabric that several managers rule at once.
-func oneManager(arg string, g *topo.Graph, t *tenancy) error {
-	state := t.store.State()
-	if len(g.Routers()) == 0 || len(state.Tenants) == 0 && state.Template == "" {
-		return nil
-	}
-	return next(fmt.Errorf("%s keeps tenants, and %s has routers: tenants are of one subnet", t.dir, arg),
-		"--state none, or --state DIR with another folder, starts it without them")
-}
-
-// noTenants is the error of a fabric that has none.
-func (s *server) noTenants() error {
-	if n := len(s.f.runners); n > 1 {
-		return next(fmt.Errorf("tenants are of one subnet, and fabric %s has %d that routers join", s.f.name, n),
-			"softib up with a topology without routers")
-	}
-	return fmt.Errorf("fabric %s: %w", s.f.name, manager.ErrNoTenants)
-}
 
 // ownLIDsMost is up to how many LIDs of all subnets together each has those that no other has: what is keyed by LIDs
 // alone needs not ask then which subnet is meant. Beyond that tables would be several times as long as they need to be.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -33,7 +34,7 @@ type tenancy struct {
 	// others are managers beside it, with what their own files say: if one becomes master tenants stay apart.
 	mu     sync.Mutex
 	others map[*smrun.Runner]sm.Config
-	run    *smrun.Runner
+	runs   []*smrun.Runner // those that keep them apart; none if another's do
 }
 
 // newTenancy opens what a fabric keeps of its tenants.
@@ -79,17 +80,17 @@ func (t *tenancy) config(g *topo.Graph, own sm.Config, trusted []topo.PortRef) (
 // open makes sure that what was acknowledged is in force.
 func (t *tenancy) open(ctx context.Context, f *fabric, out *reporter) error {
 	if t.joined == nil {
-		var k manager.Keeper
-		if f.runner != nil {
-			k = f.runner
+		var ks []manager.Keeper
+		for _, run := range f.managers() {
+			ks = append(ks, run)
 		}
-		t.e = manager.NewEnforcer(f.Fabric, k, t.own, t.guard)
+		t.e = manager.NewEnforcer(f.Fabric, t.own, t.guard, ks...)
 		var err error
 		if t.book, err = tenant.Open(ctx, t.store, t.e); err != nil {
 			return next(err,
 				"softib log shows what the subnet manager has to say; --state OTHER starts without these tenants")
 		}
-		t.setRun(f.runner)
+		t.setRuns(f.managers()...)
 		t.listen(f)
 	}
 	f.tenancy = t
@@ -156,7 +157,7 @@ func (t *tenancy) close() {
 
 // reload puts other files of the operator's in force, with the tenants. With an error everything stays as it is.
 func (t *tenancy) reload(ctx context.Context, run *smrun.Runner, parts policy.Partitions, pol *policy.QoSPolicy) error {
-	if run != t.runner() {
+	if !slices.Contains(t.runners(), run) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		own := t.others[run]
@@ -235,7 +236,7 @@ func (t *tenancy) join(run *smrun.Runner, own sm.Config) (leave func()) {
 func (t *tenancy) trust(ref topo.PortRef) (leave func()) {
 	tell := func() {
 		state := t.book.State()
-		if run := t.runner(); run != nil {
+		for _, run := range t.runners() {
 			_ = run.Do(func(m *sm.Manager) { t.guard.Tell(m, &state) })
 		}
 		t.spread()
@@ -248,11 +249,11 @@ func (t *tenancy) trust(ref topo.PortRef) (leave func()) {
 	}
 }
 
-// runner is the manager that keeps them apart; nil if another's does.
-func (t *tenancy) runner() *smrun.Runner {
+// runners are the managers that keep them apart, one for each subnet; none if another's do.
+func (t *tenancy) runners() []*smrun.Runner {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.run
+	return t.runs
 }
 
 // spread tells all other managers of a change.

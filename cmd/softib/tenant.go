@@ -471,6 +471,11 @@ func (t *tenantShown) hosts() string {
 	return b.String()
 }
 
+// noTenants is the error of a fabric that has none.
+func (s *server) noTenants() error {
+	return fmt.Errorf("fabric %s: %w", s.f.name, manager.ErrNoTenants)
+}
+
 // tenant answers a client.
 func (s *server) tenant(ctx context.Context, q tenantRequest, r *control.Reply[[]tenantShown]) error {
 	b := s.mgr.Tenants()

@@ -233,9 +233,6 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		return err
 	}
 	defer tenants.close()
-	if err := oneManager(o.topology, g, tenants); err != nil {
-		return err
-	}
 	if others != nil {
 		tenants.rights = others.rights
 	}
@@ -327,9 +324,6 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	}
 	for _, run := range f.managers() {
 		x := &runningSM{run: run, opts: o.sm, tenants: tenants}
-		if len(f.runners) > 1 {
-			x.tenants = nil
-		}
 		s.sms.add(x)
 		if o.reportFD != 0 {
 			x.reloadOnHangup(ctx, os.Stderr)

@@ -420,6 +420,26 @@ func (f *Fabric) Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (o
 	return out, nil
 }
 
+// ProbeBeyond is Probe for a packet to another subnet, which goes to a router first.
+func (f *Fabric) ProbeBeyond(from topo.PortRef, router ib.LID, sgid, dgid ib.GID, key ib.PKey) (out inspect.Probed,
+	err error) {
+	if !router.IsUnicast() {
+		return out, notUnicast(router)
+	}
+	f.lock(f.Now())
+	defer f.mu.Unlock()
+	at := f.port(from)
+	if at == nil || at.host == nil {
+		return out, fmt.Errorf("live: %s is no host's port: want one to send from", f.graph.PortName(from))
+	}
+	out.At, out.Reason = from, link.Inactive
+	p := newProbe(&out, at.lid(from.Port), router, 0, key)
+	p.LRH.LNH = wire.LNHGlobal
+	p.GRH = wire.GRH{IPVer: wire.GRHVersion, NxtHdr: wire.GRHNextIBA, HopLimit: 0xFF, SGID: sgid, DGID: dgid}
+	f.carry(place{at.node, from.Port, true}, p, nil)
+	return out, nil
+}
+
 // newProbe is the packet that is sent, and what becomes of it.
 func newProbe(out *inspect.Probed, slid, dlid ib.LID, sl ib.SL, key ib.PKey) *packet {
 	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet,

@@ -1,11 +1,13 @@
 package fieldtest
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestRoutedSubnets: the field's own programs on two subnets that two routers join. Those that look see one subnet,
@@ -62,6 +64,42 @@ func TestRoutedSubnets(t *testing.T) {
 	}
 	if text := u.must("route", "check", "--name", "routed"); !strings.Contains(text, "good") {
 		t.Errorf("route check:\n%s", text)
+	}
+}
+
+// TestRoutedTenants: programs on hosts of a tenant talk to each other from one subnet to another, and not to others'.
+func TestRoutedTenants(t *testing.T) {
+	t.Parallel()
+	tool(t, "rping")
+	u := newUser(t)
+	u.up("apart", "--state", "none", "--http", "off", "subnets:2,routers=1,each=star:4")
+	u.must("tenant", "create", "red", "--hosts", "h1,h6", "--name", "apart")
+	u.must("tenant", "create", "blue", "--hosts", "h2,h7", "--name", "apart")
+	rping := func(host string, args ...string) []string {
+		return append([]string{"exec", "--name", "apart", host, "--", "rping", "-C", "5"}, args...)
+	}
+	server := (&world{TB: t}).starts("rping on h6", u.command(t.Context(), rping("h6", "-s", "-V")...))
+	// Who is not in the tenant has no answer, from the next subnet as from the same one; rping waits for seconds.
+	for _, host := range []string{"h2", "h3", "h7"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		out, err := u.command(ctx, rping(host, "-c", "-V", "-a", "198.18.0.6")...).CombinedOutput()
+		if cancel(); err == nil {
+			t.Errorf("%s talks to h6, which is another tenant's:\n%s", host, out)
+		}
+	}
+	// Nothing tells from outside that a server of rdma_cm listens: who comes too early is refused.
+	for end := time.Now().Add(patience); ; {
+		out, err := u.command(t.Context(), rping("h1", "-c", "-V", "-a", "198.18.0.6")...).CombinedOutput()
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("rping from h1: %v\n%s", err, out)
+		}
+	}
+	server.finish()
+	if text := u.must("tenant", "list", "--name", "apart"); !strings.Contains(text, "h1 h6") {
+		t.Errorf("tenant list:\n%s", text)
 	}
 }
 

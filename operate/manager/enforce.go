@@ -40,22 +40,22 @@ type Probes interface {
 // nodes by the subnet manager, is read back from them by datagrams, and is proved with packets.
 type Enforcer struct {
 	f    Probes
-	k    Keeper
+	ks   []Keeper // one for each subnet
 	g    *topo.Graph
 	port map[ib.GUID]topo.PortRef // end ports
 	// guard keeps hosts from undoing it.
 	guard *Guard
-	own   sync.Once // the manager's own port is trusted
+	own   sync.Once // the managers' own ports are trusted
 
 	mu    sync.Mutex
 	parts policy.Partitions // the operator's own
 	qos   sm.QoS
 }
 
-// NewEnforcer makes one for a fabric and its manager, which is nil where somebody else's looks after it. Own is what
-// the operator says, without tenants.
-func NewEnforcer(f Probes, k Keeper, own sm.Config, guard *Guard) *Enforcer {
-	e := &Enforcer{f: f, k: k, g: f.Graph(), port: map[ib.GUID]topo.PortRef{}, guard: guard, parts: own.Partitions,
+// NewEnforcer makes one for a fabric and its managers, one for each subnet; there are none where somebody else's look
+// after it. Own is what the operator says, without tenants.
+func NewEnforcer(f Probes, own sm.Config, guard *Guard, ks ...Keeper) *Enforcer {
+	e := &Enforcer{f: f, ks: ks, g: f.Graph(), port: map[ib.GUID]topo.PortRef{}, guard: guard, parts: own.Partitions,
 		qos: own.QoS}
 	for i, n := range e.g.Nodes {
 		if n.IsSwitch() {
@@ -74,11 +74,19 @@ func NewEnforcer(f Probes, k Keeper, own sm.Config, guard *Guard) *Enforcer {
 func StartWith(c sm.Config, s tenant.State, guard *Guard) (sm.Config, error) {
 	var err error
 	guard.configure(&c, &s)
-	if c.Partitions, err = s.Merge(c.Partitions); err != nil {
+	if c.Partitions, err = merge(s, c.Partitions, guard.g); err != nil {
 		return c, err
 	}
 	c.QoS, err = qosWith(c.QoS, s.Template)
 	return c, err
+}
+
+// merge adds tenants to an operator's partitions. Where routers join subnets the routers carry their packets.
+func merge(s tenant.State, own policy.Partitions, g *topo.Graph) (policy.Partitions, error) {
+	if len(g.Routers()) > 0 {
+		return s.MergeRouted(own)
+	}
+	return s.Merge(own)
 }
 
 // qosWith is quality of service with a template; an operator's own levels and rules for paths stay.
@@ -115,8 +123,9 @@ func (e *Enforcer) SetOwn(parts policy.Partitions, pol *policy.QoSPolicy) (undo 
 	}
 }
 
-// scene is what the manager knew when it said that something is in force.
+// scene is what a manager knew when it said that something is in force.
 type scene struct {
+	k        Keeper
 	state    mad.SMState
 	sub      *subnet.Subnet
 	before   *subnet.Subnet // what it knew before it was told anything
@@ -128,13 +137,13 @@ type scene struct {
 
 // Enforce makes the fabric be as want says and proves it. See tenant.Fabric.
 func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
-	if e.k == nil {
+	if len(e.ks) == 0 {
 		return fmt.Errorf("manager: no subnet manager of softib's runs here: %w", tenant.ErrUnmanaged)
 	}
 	e.mu.Lock()
 	own, ownQoS := e.parts, e.qos
 	e.mu.Unlock()
-	parts, err := want.Merge(own)
+	parts, err := merge(want, own, e.g)
 	if err != nil {
 		return err
 	}
@@ -143,42 +152,46 @@ func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
 		return err
 	}
 	e.own.Do(func() {
-		_ = e.k.Do(func(m *sm.Manager) { e.guard.Trust(e.port[m.Port()]) }) // what is wrong order says
+		for _, k := range e.ks {
+			_ = k.Do(func(m *sm.Manager) { e.guard.Trust(e.port[m.Port()]) }) // what is wrong order says
+		}
 	})
 	// Switches stand guard before anybody is told to be apart, and until everybody has been told not to be any more.
 	if e.guard.wants(&want) {
 		e.guard.Watch(e.f, want)
 	}
-	sc, err := e.order(ctx, parts, qos, &want)
-	if err != nil {
-		return err
+	scenes := make([]scene, len(e.ks))
+	for i, k := range e.ks {
+		if scenes[i], err = e.order(ctx, k, parts, qos, &want); err != nil {
+			return err
+		}
 	}
 	if !e.guard.wants(&want) {
 		e.guard.Watch(e.f, want)
 	}
 	c := concernOf(&was, &want)
-	if list := e.refusals(sc, c); len(list) > 0 {
+	var list []tenant.Refusal
+	for i := range scenes {
+		list = append(list, e.refusals(scenes[i], c)...)
+	}
+	if len(list) > 0 {
 		return &tenant.RefusedError{Refusals: list}
 	}
 	// Nothing that is sent from now on goes a way that was open before.
 	e.f.RenewWays()
-	list, err := e.readBack(ctx, sc, c, &want)
-	if err == nil && len(list) > 0 {
-		// Somebody else may have written there since the manager did, which it believes in until it reads anew.
-		if err = e.resweep(ctx); err == nil {
-			list, err = e.readBack(ctx, sc, c, &want)
+	for i := range scenes {
+		wrong, err := e.verify(ctx, scenes[i], c, &want, was.Template != want.Template)
+		if err != nil {
+			return err
 		}
+		list = append(list, wrong...)
 	}
-	if err != nil {
-		return err
+	far := tenant.ProgressOf(ctx)
+	for i := 0; i < len(scenes) && len(list) == 0; i++ {
+		list = e.prove(scenes[i], c, &want, far)
 	}
-	lanes, err := e.lanesBack(ctx, sc, was.Template != want.Template)
-	if err != nil {
-		return err
-	}
-	list = append(list, lanes...)
-	if len(list) == 0 {
-		list = e.prove(sc.self, c, &want, tenant.ProgressOf(ctx))
+	if len(list) == 0 && len(scenes) > 1 {
+		list = e.proveAcross(scenes, c, &want, far)
 	}
 	if len(list) > 0 {
 		return &tenant.RefusedError{Refusals: list}
@@ -186,9 +199,27 @@ func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
 	return nil
 }
 
-// order tells the manager and waits until it has told everybody. It tells and begins to wait in one turn, and sees who
+// verify asks the nodes of a subnet for what they hold, and says what is wrong with it.
+func (e *Enforcer) verify(ctx context.Context, sc scene, c concern, want *tenant.State,
+	lanes bool) ([]tenant.Refusal, error) {
+	list, err := e.readBack(ctx, sc, c, want)
+	if err == nil && len(list) > 0 {
+		// Somebody else may have written there since the manager did, which it believes in until it reads anew.
+		if err = resweep(ctx, sc.k); err == nil {
+			list, err = e.readBack(ctx, sc, c, want)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	wrong, err := e.lanesBack(ctx, sc, lanes)
+	return append(list, wrong...), err
+}
+
+// order tells a manager and waits until it has told everybody. It tells and begins to wait in one turn, and sees who
 // refused in the turn in which the sweep ends: another sweep may begin at once, put that right, and know nothing of it.
-func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.QoS, want *tenant.State) (scene, error) {
+func (e *Enforcer) order(ctx context.Context, k Keeper, parts policy.Partitions, qos sm.QoS,
+	want *tenant.State) (scene, error) {
 	var sc scene
 	var ticket uint64
 	var before *subnet.Subnet
@@ -196,8 +227,9 @@ func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.Qo
 	told := false
 	far := tenant.ProgressOf(ctx)
 	far.At("waiting for the subnet manager", 0, 0)
-	err := e.k.Await(ctx, func(m *sm.Manager) bool {
-		sc = scene{state: m.State(), sub: m.Subnet(), before: before, self: m.Port(), side: m.Config().Enforce}
+	err := k.Await(ctx, func(m *sm.Manager) bool {
+		sc = scene{k: k, state: m.State(), sub: m.Subnet(), before: before, self: m.Port(),
+			side: m.Config().Enforce}
 		if sc.sub == nil && sc.state == mad.SMMaster {
 			sc.state = mad.SMDiscovering
 		}
@@ -252,17 +284,17 @@ func (e *Enforcer) tell(m *sm.Manager, parts policy.Partitions, qos sm.QoS,
 	return ticket, nil
 }
 
-// resweep has the manager look at everything, and waits until it has put right what it found.
-func (e *Enforcer) resweep(ctx context.Context) error {
+// resweep has a manager look at everything, and waits until it has put right what it found.
+func resweep(ctx context.Context, k Keeper) error {
 	swept := 0
-	if err := e.k.Do(func(m *sm.Manager) {
+	if err := k.Do(func(m *sm.Manager) {
 		swept = m.Sweeps()
 		m.Sweep(0, "what nodes hold is not what they were told")
 	}); err != nil {
 		return fmt.Errorf("manager: %w", err)
 	}
 	far := tenant.ProgressOf(ctx)
-	if err := e.k.Await(ctx, func(m *sm.Manager) bool {
+	if err := k.Await(ctx, func(m *sm.Manager) bool {
 		sweepAt(far, m)
 		return m.Sweeps() > swept || m.State() != mad.SMMaster
 	}); err != nil {

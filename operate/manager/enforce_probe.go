@@ -5,8 +5,10 @@ import (
 	"slices"
 
 	"softib/node/inspect"
+	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet"
 
 	"softib/operate/manager/tenant"
 )
@@ -26,6 +28,37 @@ const probeTries = 4
 // it vanishes and why. Where the sending adapter is no member, which it would refuse to send by itself, the packet has
 // a forged key, so that what the switches do about it is seen.
 func Probe(f Probes, from, to topo.PortRef, key ib.PKey) (ProbeResult, error) {
+	return probe(f, from, to, key, isRemote(f, from, to))
+}
+
+// Beyond is a fabric that says what becomes of a packet which goes by way of a router; *live.Fabric is one.
+type Beyond interface {
+	ProbeBeyond(from topo.PortRef, router ib.LID, sgid, dgid ib.GID, key ib.PKey) (inspect.Probed, error)
+}
+
+// beyond sends a packet to another subnet, by the first router that has a way.
+func beyond(f Probes, from, to topo.PortRef, key ib.PKey) (out inspect.Probed, err error) {
+	x, ok := f.(Beyond)
+	if !ok {
+		return out, fmt.Errorf("manager: %s is in another subnet", f.Graph().PortName(to))
+	}
+	s := f.Graph().Subnets()
+	out.At, out.Reason = from, link.NoRoute
+	for _, n := range f.Graph().Routers() {
+		for p := 1; p < len(n.Ports); p++ {
+			r := topo.PortRef{Node: n.Index, Port: ib.PortNum(p)}
+			if pi, _ := f.PortInfo(r); s.Of(r) == s.Of(from) && pi.LID != 0 {
+				out, err = x.ProbeBeyond(from, pi.LID, gidOf(f, from), gidOf(f, to), key)
+				if err != nil || out.Arrived || out.Reason != link.NoRoute {
+					return out, err
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+func probe(f Probes, from, to topo.PortRef, key ib.PKey, remote bool) (ProbeResult, error) {
 	r := ProbeResult{Key: key | ib.PKeyFull, Forged: true}
 	for _, k := range f.PKeys(from) {
 		if k.IsValid() && k.Base() == key.Base() {
@@ -39,7 +72,12 @@ func Probe(f Probes, from, to topo.PortRef, key ib.PKey) (ProbeResult, error) {
 	}
 	for range probeTries {
 		var err error
-		if r.Probed, err = f.Probe(from, pi.LID, 0, r.Key); err != nil {
+		if remote {
+			r.Probed, err = beyond(f, from, to, r.Key)
+		} else {
+			r.Probed, err = f.Probe(from, pi.LID, 0, r.Key)
+		}
+		if err != nil {
 			return r, err
 		}
 		if r.Arrived || r.IsKey() {
@@ -64,9 +102,9 @@ func (r *ProbeResult) describe(g *topo.Graph) string {
 // have left.
 const outsidersProbed = 8
 
-// prove sends packets for each tenant that has changed: members reach each other, and who has left or never came does
-// not.
-func (e *Enforcer) prove(self ib.GUID, c concern, want *tenant.State, far *tenant.Progress) (list []tenant.Refusal) {
+// prove sends packets in a subnet for each tenant that has changed: members reach each other, and who has left or never
+// came does not.
+func (e *Enforcer) prove(sc scene, c concern, want *tenant.State, far *tenant.Progress) (list []tenant.Refusal) {
 	about := map[ib.PKey][]ib.GUID{}
 	var keys []ib.PKey
 	ports := 0
@@ -81,7 +119,7 @@ func (e *Enforcer) prove(self ib.GUID, c concern, want *tenant.State, far *tenan
 	}
 	slices.Sort(keys)
 	far.At("proving with packets: ports", 0, 2*ports) // with friends, and with strangers
-	p := prober{e: e, self: self, far: far, active: map[ib.GUID]bool{}}
+	p := prober{e: e, in: sc.sub, self: sc.self, far: far, active: map[ib.GUID]bool{}}
 	for _, key := range keys {
 		t, _ := want.ByKey(key)
 		p.tenant(&t, key, about[key])
@@ -90,9 +128,39 @@ func (e *Enforcer) prove(self ib.GUID, c concern, want *tenant.State, far *tenan
 	return p.refusals
 }
 
+// proveAcross sends packets from one subnet to another for each tenant that has changed: members reach each other, and
+// who has left does not.
+func (e *Enforcer) proveAcross(scenes []scene, c concern, want *tenant.State, far *tenant.Progress) []tenant.Refusal {
+	far.At("proving with packets between subnets: ports", 0, len(c.ports))
+	p := prober{e: e, far: far, active: map[ib.GUID]bool{}, remote: true}
+	of := func(g ib.GUID) int {
+		return slices.IndexFunc(scenes, func(sc scene) bool { _, ok := sc.sub.ByPortGUID(g); return ok })
+	}
+	for _, g := range c.sorted() {
+		far.Step()
+		if !p.ready(g) {
+			continue
+		}
+		for _, key := range c.ports[g] {
+			t, _ := want.ByKey(key)
+			m, in := t.Member(g)
+			for _, o := range t.Members {
+				if o.GUID != g && p.ready(o.GUID) && of(o.GUID) != of(g) && (!in || m.Full || o.Full) {
+					p.expect(g, o.GUID, key, in)
+					p.expect(o.GUID, g, key, in)
+					break
+				}
+			}
+		}
+	}
+	return p.refusals
+}
+
 // prober sends the probes of one change.
 type prober struct {
 	e        *Enforcer
+	in       *subnet.Subnet // only ports of it; nil for all
+	remote   bool           // between subnets
 	far      *tenant.Progress
 	self     ib.GUID          // the manager's port, which all talk to
 	active   map[ib.GUID]bool // by port, once it was asked
@@ -105,12 +173,21 @@ func (p *prober) ready(g ib.GUID) bool {
 		return on
 	}
 	on := false
-	if r, ok := p.e.port[g]; ok && !p.e.g.Nodes[r.Node].IsSwitch() {
+	if r, ok := p.e.port[g]; ok && !p.e.g.Nodes[r.Node].IsSwitch() && p.has(g) {
 		pi, _ := p.e.f.PortInfo(r)
 		on = pi.PortState == ib.PortActive && pi.LID != 0
 	}
 	p.active[g] = on
 	return on
+}
+
+// has reports whether a port is one to probe.
+func (p *prober) has(g ib.GUID) bool {
+	if p.in == nil {
+		return true
+	}
+	_, ok := p.in.ByPortGUID(g)
+	return ok
 }
 
 // tenant proves one partition, of which some ports have changed. Without a tenant nobody is in it any more.
@@ -211,7 +288,7 @@ func (p *prober) outsiders(t *tenant.Tenant) (list []ib.GUID) {
 func (p *prober) expect(from, to ib.GUID, key ib.PKey, arrives bool) {
 	e := p.e
 	a, b := e.port[from], e.port[to]
-	r, err := Probe(e.f, a, b, key)
+	r, err := probe(e.f, a, b, key, p.remote)
 	if err != nil {
 		return // its link has gone meanwhile
 	}

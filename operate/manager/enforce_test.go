@@ -70,7 +70,7 @@ func newGround(t testing.TB, spec string, cfg sm.Config, store tenant.Store) *gr
 	case <-time.After(60 * time.Second):
 		t.Fatal("the subnet does not come up")
 	}
-	x.e = manager.NewEnforcer(x.f, x.run, own, guard)
+	x.e = manager.NewEnforcer(x.f, own, guard, x.run)
 	if x.book, err = tenant.Open(t.Context(), store, x.e); err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +374,7 @@ func TestUnmanaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	book, err := tenant.Open(t.Context(), memory(t), manager.NewEnforcer(f, nil, sm.Config{},
+	book, err := tenant.Open(t.Context(), memory(t), manager.NewEnforcer(f, sm.Config{},
 		manager.NewGuard(g, sm.Config{}, nil)))
 	if err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func newGroundOf(t testing.TB, spec string, g *topo.Graph, interval time.Duratio
 	if err != nil {
 		t.Fatal(err)
 	}
-	enforcer := manager.NewEnforcer(f, run, sm.Config{}, manager.NewGuard(f.Graph(), sm.Config{}, nil))
+	enforcer := manager.NewEnforcer(f, sm.Config{}, manager.NewGuard(f.Graph(), sm.Config{}, nil), run)
 	if x.book, err = tenant.Open(ctx, store, enforcer); err != nil {
 		t.Fatal(err)
 	}

@@ -99,8 +99,9 @@ func (a *Admin) Handle(now ib.Time, env mad.Envelope, req []byte) (resp []byte, 
 		a.counters.BadSMKey++
 		return nil, false
 	}
+	// What comes from a router is from another subnet, of which nobody here knows who is in which partition.
 	from, ok := a.net.ByLID(env.LID)
-	if !ok {
+	if !ok || a.net.Nodes[from.Node].Info.NodeType == ib.NodeRouter {
 		a.counters.Strangers++
 		return nil, false
 	}

@@ -71,3 +71,20 @@ func TestRemotePaths(t *testing.T) {
 	want.DLID = lid(rt3)
 	c.ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID|prDLID, &want).want(t, mad.StatusSANoRecords, 0)
 }
+
+// TestRemoteAsker: nobody asks by way of a router, which is a member of all partitions that go over it.
+func TestRemoteAsker(t *testing.T) {
+	s := world(t, "star:3", 0)
+	rt := hosts(s)[2]
+	a := newAdmin(s)
+	c := clientAt(t, a, 2)
+	ask := request(mad.MethodGetTable, mad.AttrNodeRecord, 0, 0, 0, nil)
+	if _, ok := a.Handle(0, c.env, ask); !ok {
+		t.Fatal("a host is not answered")
+	}
+	s.Nodes[rt.Node].Info.NodeType = ib.NodeRouter
+	before := a.Counters().Strangers
+	if _, ok := a.Handle(0, c.env, ask); ok || a.Counters().Strangers != before+1 {
+		t.Error("a question that came by a router is answered")
+	}
+}

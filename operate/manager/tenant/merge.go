@@ -15,7 +15,13 @@ const RestName = "no-tenant"
 // members of the default partition, the manager's own port excepted. Where the operator has no partitions of his own,
 // all hosts do, and those without a tenant get a partition among themselves: as full members of the default one they
 // would reach everybody. It fails where the operator's have the key of a tenant.
-func (s State) Merge(p policy.Partitions) (policy.Partitions, error) {
+func (s State) Merge(p policy.Partitions) (policy.Partitions, error) { return s.merge(p, false) }
+
+// MergeRouted is Merge for a fabric of several subnets: the routers between them are members of all tenants'
+// partitions, and of that of hosts without one.
+func (s State) MergeRouted(p policy.Partitions) (policy.Partitions, error) { return s.merge(p, true) }
+
+func (s State) merge(p policy.Partitions, routed bool) (policy.Partitions, error) {
 	for i := range s.Tenants {
 		if name, ok := Reserved(p, s.Tenants[i].Key); ok {
 			return policy.Partitions{}, fmt.Errorf("tenant: pkey %v of tenant %s is partition %s of the operator's "+
@@ -45,6 +51,11 @@ func (s State) Merge(p policy.Partitions) (policy.Partitions, error) {
 	slices.SortFunc(order, func(a, b Tenant) int { return int(a.Key) - int(b.Key) })
 	for i := range order {
 		out.Defs = append(out.Defs, order[i].def())
+	}
+	for i := range out.Defs {
+		if d := &out.Defs[i]; routed && (d.Rest || i >= len(out.Defs)-len(order)) {
+			d.Members = append(d.Members, policy.Member{Who: policy.AllRouters, Membership: policy.Full})
+		}
 	}
 	return out, nil
 }

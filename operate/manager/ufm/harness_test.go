@@ -63,8 +63,8 @@ func newPlace(t testing.TB, spec string, parts policy.Partitions, conf func(*Con
 	if err != nil {
 		t.Fatal(err)
 	}
-	enforcer := manager.NewEnforcer(p.f, run, sm.Config{Partitions: parts},
-		manager.NewGuard(p.f.Graph(), sm.Config{}, nil))
+	enforcer := manager.NewEnforcer(p.f, sm.Config{Partitions: parts},
+		manager.NewGuard(p.f.Graph(), sm.Config{}, nil), run)
 	if p.book, err = tenant.Open(t.Context(), store, enforcer); err != nil {
 		t.Fatal(err)
 	}
