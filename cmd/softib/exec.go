@@ -144,7 +144,7 @@ func (o execOptions) run(cmd *cobra.Command, host string, argv []string) error {
 		o.roce = e.RoCE
 		return o.runRoCE(cmd.Context(), argv)
 	}
-	path, set, err := p.program(argv[0])
+	path, set, err := p.program(argv)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (o execOptions) runRoCE(ctx context.Context, argv []string) error {
 	if err != nil {
 		return err
 	}
-	path, set, err := p.program(argv[0])
+	path, set, err := p.program(argv)
 	if err != nil {
 		return err
 	}
@@ -237,8 +237,9 @@ func (o execOptions) runRoCE(ctx context.Context, argv []string) error {
 	return err
 }
 
-// program finds a program, and the libraries for it.
-func (p place) program(name string) (string, dropin.Set, error) {
+// program finds a program, and the libraries for it. One that will find no adapter is told why.
+func (p place) program(argv []string) (string, dropin.Set, error) {
+	name := argv[0]
 	path, err := findProgram(name)
 	if err != nil {
 		return "", dropin.Set{}, err
@@ -246,6 +247,9 @@ func (p place) program(name string) (string, dropin.Set, error) {
 	if dropin.HasOwnVerbs(path) {
 		fmt.Fprintf(os.Stderr, "softib: %s has a libibverbs of its own linked in, which finds no adapter here; "+
 			"next: link it without -static\n", name)
+	}
+	if why, instead := inKernel(argv); why != "" {
+		fmt.Fprintf(os.Stderr, "softib: %s; next: %s\n", why, instead)
 	}
 	set, err := dropin.Ready(p.libraries())
 	return path, set, err
