@@ -405,6 +405,17 @@ func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 // packets are checked, the receiver's table included, and can be lost like any other. Error counters do not count it,
 // so that who proves that partitions hold leaves no trace of an attack.
 func (f *Fabric) Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (out inspect.Probed, err error) {
+	return f.probeFrom(from, dlid, sl, key, nil)
+}
+
+// ProbeBeyond is Probe for a packet to another subnet, which goes to a router first.
+func (f *Fabric) ProbeBeyond(from topo.PortRef, router ib.LID, sgid, dgid ib.GID, key ib.PKey) (inspect.Probed, error) {
+	return f.probeFrom(from, router, 0, key, &wire.GRH{IPVer: wire.GRHVersion, NxtHdr: wire.GRHNextIBA, HopLimit: 0xFF,
+		SGID: sgid, DGID: dgid})
+}
+
+func (f *Fabric) probeFrom(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey, global *wire.GRH) (out inspect.Probed,
+	err error) {
 	if !dlid.IsUnicast() {
 		return out, notUnicast(dlid)
 	}
@@ -416,26 +427,9 @@ func (f *Fabric) Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (o
 	}
 	out.At, out.Reason = from, link.Inactive
 	p := newProbe(&out, at.lid(from.Port), dlid, sl, key)
-	f.carry(place{at.node, from.Port, true}, p, nil)
-	return out, nil
-}
-
-// ProbeBeyond is Probe for a packet to another subnet, which goes to a router first.
-func (f *Fabric) ProbeBeyond(from topo.PortRef, router ib.LID, sgid, dgid ib.GID, key ib.PKey) (out inspect.Probed,
-	err error) {
-	if !router.IsUnicast() {
-		return out, notUnicast(router)
+	if global != nil {
+		p.LRH.LNH, p.GRH = wire.LNHGlobal, *global
 	}
-	f.lock(f.Now())
-	defer f.mu.Unlock()
-	at := f.port(from)
-	if at == nil || at.host == nil {
-		return out, fmt.Errorf("live: %s is no host's port: want one to send from", f.graph.PortName(from))
-	}
-	out.At, out.Reason = from, link.Inactive
-	p := newProbe(&out, at.lid(from.Port), router, 0, key)
-	p.LRH.LNH = wire.LNHGlobal
-	p.GRH = wire.GRH{IPVer: wire.GRHVersion, NxtHdr: wire.GRHNextIBA, HopLimit: 0xFF, SGID: sgid, DGID: dgid}
 	f.carry(place{at.node, from.Port, true}, p, nil)
 	return out, nil
 }
