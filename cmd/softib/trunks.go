@@ -17,6 +17,11 @@ type trunks struct {
 	reached netip.Addr // by which others reach this machine
 	log     func(format string, v ...any)
 
+	// turn is held while the fabric is told who is reached, and taken before its lock: a machine that comes back at once
+	// would else be told of before that it had gone, and stay out of reach for ever.
+	turn sync.Mutex
+	tell func(machine string, is bool) // tells the fabric; nil before there is one
+
 	mu    sync.Mutex // taken after the fabric's lock
 	f     *span.Fabric
 	peers map[string]*peering.Peer
@@ -37,8 +42,10 @@ func (t *trunks) serve(f *span.Fabric) {
 			return json.RawMessage(out), err
 		})
 	}
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	t.mu.Lock()
-	t.f = f
+	t.f, t.tell = f, f.Reached
 	var up []string
 	for name := range t.peers {
 		up = append(up, name)
@@ -104,14 +111,16 @@ func (t *trunks) Passes(ctx context.Context, machine string) bool { return t.at.
 
 // Up is for a machine that is reached.
 func (t *trunks) Up(p *peering.Peer) {
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	t.mu.Lock()
 	t.peers[p.Name()] = p
 	delete(t.why, p.Name())
-	f := t.f
+	tell := t.tell
 	t.mu.Unlock()
 	t.log("machine %s is reached at %v", p.Name(), p.Addr())
-	if f != nil {
-		f.Reached(p.Name(), true)
+	if tell != nil {
+		tell(p.Name(), true)
 		if t.came != nil {
 			go t.came()
 		}
@@ -120,20 +129,22 @@ func (t *trunks) Up(p *peering.Peer) {
 
 // Down is for one that is not any more.
 func (t *trunks) Down(p *peering.Peer, why error) {
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	t.mu.Lock()
 	was := t.peers[p.Name()] == p
 	if was {
 		delete(t.peers, p.Name())
 		t.why[p.Name()] = why.Error()
 	}
-	f := t.f
+	tell := t.tell
 	t.mu.Unlock()
 	if !was {
 		return
 	}
 	t.log("machine %s is not reached: %v", p.Name(), why)
-	if f != nil {
-		f.Reached(p.Name(), false)
+	if tell != nil {
+		tell(p.Name(), false)
 	}
 }
 
