@@ -127,8 +127,8 @@ func TestRoutedPrograms(t *testing.T) {
 		path := utility(t, "ib_write_bw")
 		w := *w
 		w.env = perftest.Pair(t, perftest.Quick)
-		s := w.serve(t, near, path, "-R", "-n", "100")
-		w.start(t, far, path, "-R", "-n", "100", nearAddress).finish()
+		s := w.serve(t, near, path, "-F", "-R", "-n", "100")
+		w.start(t, far, path, "-F", "-R", "-n", "100", nearAddress).finish()
 		s.finish()
 	})
 }
@@ -138,8 +138,8 @@ func TestRoutedPrograms(t *testing.T) {
 func TestPerftest(t *testing.T) {
 	w := newLand(t, twoLevels)
 	for _, args := range [][]string{
-		{"ib_send_lat", "-R", "-n", "100"}, {"ib_write_bw", "-R", "-n", "100"},
-		{"ib_send_bw", "-R", "-n", "100", "-c", "UD", "-s", "1024"},
+		{"ib_send_lat", "-F", "-R", "-n", "100"}, {"ib_write_bw", "-F", "-R", "-n", "100"},
+		{"ib_send_bw", "-F", "-R", "-n", "100", "-c", "UD", "-s", "1024"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			path := utility(t, args[0])

@@ -29,9 +29,13 @@ var kernelTransports = []struct {
 }
 
 func mountsByRDMA(args []string) bool {
-	return slices.ContainsFunc(args, func(a string) bool {
-		return slices.ContainsFunc(strings.Split(a, ","), func(o string) bool { return o == "rdma" || o == "proto=rdma" })
-	})
+	for _, a := range args {
+		options := strings.Split(a, ",")
+		if slices.Contains(options, "rdma") || slices.Contains(options, "proto=rdma") {
+			return true
+		}
+	}
+	return false
 }
 
 // optionIs reports whether an option has a value, in any of the forms in which programs take it.
@@ -49,8 +53,8 @@ func optionIs(args []string, short, long, value string) bool {
 func inKernel(argv []string) (why, instead string) {
 	for _, k := range kernelTransports {
 		if filepath.Base(argv[0]) == k.program && k.asks(argv[1:]) {
-			return argv[0] + " has the kernel connect, by its module " + k.module + ", which knows no adapter of softib's",
-				k.instead
+			why = argv[0] + " has the kernel connect, by its module " + k.module
+			return why + ", which knows no adapter of softib's", k.instead
 		}
 	}
 	return "", ""

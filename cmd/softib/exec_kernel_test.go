@@ -22,8 +22,11 @@ func TestInKernel(t *testing.T) {
 		"iscsiadm -m node -o update -v transport_name=iser": "ib_iser",
 	} {
 		why, instead := inKernel(strings.Fields(line))
-		if module == "" && (why != "" || instead != "") || module != "" && (!strings.Contains(why, "module "+module+",") ||
-			instead == "") {
+		good := why == "" && instead == ""
+		if module != "" {
+			good = strings.Contains(why, "module "+module+",") && instead != ""
+		}
+		if !good {
 			t.Errorf("%s: %q, next: %q", line, why, instead)
 		}
 	}

@@ -17,8 +17,8 @@ type trunks struct {
 	reached netip.Addr // by which others reach this machine
 	log     func(format string, v ...any)
 
-	// turn is held while the fabric is told who is reached, and taken before its lock: a machine that comes back at once
-	// would else be told of before that it had gone, and stay out of reach for ever.
+	// turn is held while the fabric is told who is reached, and taken before its lock: a machine that comes back at
+	// once would else be told of before that it had gone, and stay out of reach for ever.
 	turn sync.Mutex
 	tell func(machine string, is bool) // tells the fabric; nil before there is one
 

@@ -22,6 +22,7 @@ import (
 	"softib/internal/built"
 	"softib/internal/listening"
 	"softib/internal/patience"
+	"softib/internal/perftest"
 )
 
 // commandTime is how long one command may take on an idle machine.
@@ -121,6 +122,7 @@ func newShell(t *testing.T) *shell {
 			t.Fatal(err)
 		}
 	}
+	env = perftest.Steady(t)(env)
 	cmd := exec.Command("bash")
 	cmd.Dir, cmd.Env = filepath.Join(dir, "work"), env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -238,9 +238,9 @@ func TestMachines(t *testing.T) {
 	t.Run("programs", func(t *testing.T) {
 		m.pair(t, 18700, 0, hosts[0], 2, hosts[2], "ibv_rc_pingpong", "-c", "-n", "500")
 		m.pair(t, 18701, 1, hosts[1], 0, hosts[0], "ibv_ud_pingpong", "-n", "500")
-		m.pair(t, 18702, 2, hosts[2], 1, hosts[1], "ib_write_bw", "-s", "65536", "-n", "500")
-		m.pair(t, 18703, 0, hosts[0], 1, hosts[1], "ib_read_lat", "-n", "500")
-		m.pair(t, 18704, 1, hosts[1], 2, hosts[2], "ib_atomic_bw", "-n", "500")
+		m.pair(t, 18702, 2, hosts[2], 1, hosts[1], "ib_write_bw", "-F", "-s", "65536", "-n", "500")
+		m.pair(t, 18703, 0, hosts[0], 1, hosts[1], "ib_read_lat", "-F", "-n", "500")
+		m.pair(t, 18704, 1, hosts[1], 2, hosts[2], "ib_atomic_bw", "-F", "-n", "500")
 		s, err := m.status(0)
 		if err != nil {
 			t.Fatal(err)
@@ -444,7 +444,7 @@ func (m *machines) flow(t *testing.T, port, without int, others []int) *flow {
 				func(s string) bool { return gone[s] }) {
 				continue
 			}
-			argv := []string{"--", "ib_write_bw", "-D", "4", "-p", fmt.Sprint(port)}
+			argv := []string{"--", "ib_write_bw", "-F", "-D", "4", "-p", fmt.Sprint(port)}
 			f.server = m.on(t.Context(), others[1], append([]string{"exec", f.to}, argv...)...)
 			f.client = m.on(t.Context(), others[0], append(append([]string{"exec", f.from}, argv...),
 				netpair.Address(others[1]))...)

@@ -246,7 +246,7 @@ func (p *person) programs(server, client string) {
 		port              int
 		listen, ask, says []string
 	}{
-		{18515, []string{"ib_write_bw", "-n", "100"}, []string{"ib_write_bw", "-n", "100", server},
+		{18515, []string{"ib_write_bw", "-F", "-n", "100"}, []string{"ib_write_bw", "-F", "-n", "100", server},
 			[]string{"65536", "100"}},
 		{19765, []string{"qperf"}, []string{"qperf", "-t", "1", server, "tcp_lat"}, []string{"tcp_lat"}},
 		{19765, nil, []string{"qperf", "-t", "1", "-cm", "1", server, "rc_lat"}, []string{"rc_lat"}},

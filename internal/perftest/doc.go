@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,20 +45,26 @@ const Quick = "SOFTIB_QUICK=1"
 // over rdma_cm the client connects only where the server listens.
 func Pair(t testing.TB, more ...string) func(env []string) []string {
 	t.Helper()
-	dir := t.TempDir()
-	library, pipe := filepath.Join(dir, "preload.so"), filepath.Join(dir, "turns")
+	pipe := filepath.Join(t.TempDir(), "turns")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Steady(t, append(more, "SOFTIB_TURNS="+pipe)...)
+}
+
+// Steady returns a function that adds to the environment of programs what lets them find their clock on a busy machine.
+func Steady(t testing.TB, more ...string) func(env []string) []string {
+	t.Helper()
+	library := filepath.Join(t.TempDir(), "preload.so")
 	code, err := compiled()
 	if err == nil {
 		err = os.WriteFile(library, code, 0o700)
-	}
-	if err == nil {
-		err = syscall.Mkfifo(pipe, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(env []string) []string {
-		preload, out := library, append([]string{"SOFTIB_TURNS=" + pipe}, more...)
+		preload, out := library, slices.Clone(more)
 		for _, kv := range env {
 			if rest, ok := strings.CutPrefix(kv, "LD_PRELOAD="); ok {
 				preload = library + ":" + rest
