@@ -10,7 +10,7 @@ import (
 // own attributes, since the standard leaves to makers how routers learn of groups (IBA 19.2).
 var RouterGroupLayout = Layout{"RouterGroup", SMPDataLen, []Field{
 	{Name: "MGID", Off: 0, Bits: 128, Kind: GID},
-	{Name: "OriginPrefix", Off: 128, Bits: 64, Kind: Hex},
+	{Name: "Origin", Off: 128, Bits: 64, Kind: Hex},
 	{Name: "Q_Key", Off: 192, Bits: 32, Kind: Hex},
 	{Name: "MLID", Off: 224, Bits: 16},
 	{Name: "P_Key", Off: 240, Bits: 16, Kind: Hex},
