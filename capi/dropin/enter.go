@@ -3,6 +3,7 @@ package dropin
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 )
@@ -41,8 +42,9 @@ func (s Set) Exec(e Entry, path string, argv, env []string) error {
 		}
 		*f.fd = int(fd)
 	}
-	return fmt.Errorf("%s: %w", s.Path(enterer), syscall.Exec(s.Path(enterer), e.arguments(user, report, network,
-		path, argv), env))
+	err := syscall.Exec(s.Path(enterer), e.arguments(user, report, network, path, argv), env)
+	runtime.KeepAlive(e) // until then: files that nobody holds any more, the collector closes
+	return fmt.Errorf("%s: %w", s.Path(enterer), err)
 }
 
 // arguments is how softib-enter is called; user, report and network are descriptors, or -1.

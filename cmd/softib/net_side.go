@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -151,7 +152,9 @@ func (q *netRequest) drive(ctx context.Context, up func() error) error {
 	if err := q.await(ctx, all[q.Links[0].Name]); err != nil {
 		return err
 	}
-	if err := unix.Sendmsg(3, []byte{0}, unix.UnixRights(int(made.Space.Fd())), nil, unix.MSG_NOSIGNAL); err != nil {
+	err = unix.Sendmsg(3, []byte{0}, unix.UnixRights(int(made.Space.Fd())), nil, unix.MSG_NOSIGNAL)
+	runtime.KeepAlive(made.Space)
+	if err != nil {
 		return err
 	}
 	if err := up(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -188,6 +189,7 @@ func (r *Reply[A]) SayFiles(a A, files ...*os.File) error {
 	r.voice.mu.Lock()
 	defer r.voice.mu.Unlock()
 	_, _, err = r.Conn.WriteMsgUnix(text, syscall.UnixRights(fds...), nil)
+	runtime.KeepAlive(files)
 	return err
 }
 
