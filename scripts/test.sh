@@ -46,7 +46,7 @@ race() {
 		# A folder without Go files yet is not a pattern that go takes.
 		[[ -z "$(find "$folder" -name '*.go' -print -quit 2>/dev/null)" ]] || packages+=("./$folder/...")
 	done
-	[[ ${#packages[@]} -eq 0 ]] || CGO_ENABLED=1 go test -vet=off -race -short -timeout 20m "${packages[@]}"
+	[[ ${#packages[@]} -eq 0 ]] || CGO_ENABLED=1 go test -vet=off -race -short -p "$at_once" -timeout 20m "${packages[@]}"
 }
 
 # What benchmarks print is for people; here they only have to run.
@@ -60,6 +60,9 @@ SOFTIB_BUILT=$(mktemp -d -t softib-built.XXXXXX)
 export SOFTIB_BUILT
 trap 'rm -rf "$SOFTIB_BUILT"' EXIT
 
+# Most tests wait for programs that they started: with one package a processor, processors would be idle half the time.
+at_once=$((2 * $(nproc)))
+
 total=$SECONDS
 step "gofmt" check_format
 step "go vet" go vet ./...
@@ -67,7 +70,7 @@ step "staticcheck" staticcheck
 if [[ "${1:-}" != lint ]]; then
 	# -vet=off: go vet has run.
 	# A package is given up when it hangs; the longest takes five minutes alone, and three times that on a busy machine.
-	step "go test" go test -vet=off -timeout 20m ./...
+	step "go test" go test -vet=off -p "$at_once" -timeout 20m ./...
 	step "every benchmark, once" once
 	step "go test -race" race
 fi

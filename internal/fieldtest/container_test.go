@@ -22,6 +22,7 @@ func (p *person) contained(who ...string) {
 // TestContainer: programs in containers with users, processes, memory, network and temporary files of their own find
 // the fabric outside by one folder, see their host, and exchange long messages with one copy.
 func TestContainer(t *testing.T) {
+	t.Parallel()
 	people(t, func(p *person) {
 		if !p.allowed() {
 			p.Skip("this kernel gives no namespaces to this user")

@@ -227,6 +227,7 @@ func (m *machines) pair(t *testing.T, port int, from int, client string, to int,
 // One fabric of three machines: unmodified programs on different ones talk, every machine sees all of it, a machine
 // that is killed is hosts that go down and come back, and another is the master then.
 func TestMachines(t *testing.T) {
+	t.Parallel()
 	m := newMachines(t)
 	all := []int{0, 1, 2}
 	for _, i := range all {

@@ -82,6 +82,7 @@ func (p *person) backgroundBy(flag, word, host string, argv ...string) *exec.Cmd
 
 // Networks of hosts: what people do with a network, with programs that nobody here wrote, as root and as somebody else.
 func TestNetworks(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"ping", "iperf3", "curl", "socat", "ssh", "rping", "ib_write_bw", "qperf",
 		"tshark", "mpirun", "mpicc"} {
 		tool(t, name)

@@ -72,6 +72,7 @@ func (n *network) on(ctx context.Context, machine int, argv ...string) *exec.Cmd
 
 // Unmodified programs speak RoCEv2 between two machines.
 func TestRoCE(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, netpair.New)
 	t.Run("operations", n.operations)
 	t.Run("rdmacm", n.rdmacm)
@@ -255,6 +256,7 @@ func (n *network) addresses(t *testing.T) {
 
 // Where packets are too long for a link between the two, both users and who holds the port are told, and what to do.
 func TestRoCENarrow(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, func() (*netpair.Machines, error) { return netpair.NewFar(900) })
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -294,6 +296,7 @@ func TestRoCENarrow(t *testing.T) {
 
 // Programs run on kernels that do not steer datagrams to sockets, or have no IPv6.
 func TestRoCEWithout(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, netpair.New)
 	n.env = append(n.env, "SOFTIB_ROCE_RELAY=1", "SOFTIB_ROCE_IPV6=off")
 	t.Run("operations", n.operations)
