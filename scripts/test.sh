@@ -32,7 +32,7 @@ check_format() {
 
 staticcheck() { go tool -modfile=scripts/tools.mod staticcheck ./...; }
 
-# run_tests ARGUMENTS...: go test. Most tests wait for programs that they started: with one a processor, processors would
+# run_tests ARGUMENTS...: go test. Most tests wait for programs that they started: with one a processor, those would
 # be idle half the time. -vet=off: go vet has run. A package is given up when it hangs; the longest takes four minutes
 # alone, and three times that on a busy machine.
 run_tests() {

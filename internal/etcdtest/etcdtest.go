@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TB is what is needed of a test or a benchmark.
@@ -145,8 +147,20 @@ func (s *Server) Kill() {
 	}
 }
 
-// Stop makes it stand still, and Continue go on.
-func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+// Stop makes it stand still, and Continue go on. On a busy machine its threads work on until one of them has a turn to
+// see the signal.
+func (s *Server) Stop() {
+	s.t.Helper()
+	s.signal(syscall.SIGSTOP)
+	for {
+		err := unix.Waitid(unix.P_PID, s.cmd.Process.Pid, nil, unix.WSTOPPED, nil)
+		if err == nil {
+			return
+		} else if err != unix.EINTR {
+			s.t.Fatalf("etcd does not stop: %v", err)
+		}
+	}
+}
 
 // Continue lets it go on after Stop.
 func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
