@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"softib/internal/patience"
 	"softib/node/agent"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -24,22 +25,29 @@ func (f *Fabric) BringUp() (sm.Report, error) {
 	return sm.BringUpParts(f.graph, sm.Config{Groups: f.groups, Adaptive: f.cfg.Adaptive}, f.caller)
 }
 
-// caller sends requests from a port and brings back the answers of agents.
+// caller sends requests from a port and brings back the answers of agents. What leads over a cable that takes its time
+// may be lost, or wait for another machine: it is repeated as a manager repeats its requests.
 func (f *Fabric) caller(from topo.PortRef) sm.Call {
 	here := &MgmtPort{f: f, at: f.port(from)}
 	at := place{here.at.node, from.Port, true}
 	var p packet
-	return func(req []byte, resp *[mad.Size]byte) bool {
-		p.direct(req)
-		f.lock(f.Now())
-		ok := f.carry(at, &p, here)
-		if p.away {
-			c := &call{tid: mad.View(p.data[:]).TID()}
-			here.at.call = c
-			f.plane.await(callMax, func() bool { return c.answered })
-			p, ok, here.at.call = c.answer, c.answered, nil
+	return func(req []byte, resp *[mad.Size]byte) (ok bool) {
+		c := &call{tid: mad.View(req).TID()}
+		for try := 0; ; try++ {
+			p.direct(req)
+			f.lock(f.Now())
+			ok = f.carry(at, &p, here)
+			away := p.away
+			if away {
+				here.at.call = c
+				f.plane.await(ib.Time(patience.For(callMax))*ib.Nanosecond, func() bool { return c.answered })
+				p, ok, here.at.call = c.answer, c.answered, nil
+			}
+			f.mu.Unlock()
+			if ok || !away || try == sm.DefaultRetries {
+				break
+			}
 		}
-		f.mu.Unlock()
 		if ok {
 			*resp = p.data
 		}
@@ -54,8 +62,8 @@ type call struct {
 	answered bool
 }
 
-// callMax is how long.
-const callMax = 200 * ib.Millisecond
+// callMax is how long, on an idle machine.
+const callMax = 200 * time.Millisecond
 
 // CreateMulticast makes a multicast LID reach every cabled port of the given hosts, and no other. Queue pairs attach to
 // the group by themselves.

@@ -318,7 +318,7 @@ func TestCallLate(t *testing.T) {
 		for isLate := false; !isLate && len(done) == 0; time.Sleep(time.Millisecond) {
 			f.mu.Lock()
 			if isLate = at.call != nil; isLate { // nothing moves until the time is up
-				for until := f.Now() + callMax + 20*ib.Millisecond; f.Now() < until; {
+				for until := f.Now() + 220*ib.Millisecond; f.Now() < until; {
 					time.Sleep(time.Millisecond)
 				}
 			}
@@ -327,5 +327,31 @@ func TestCallLate(t *testing.T) {
 		if got := <-done; got != c.want {
 			t.Errorf("%+v: answered %v, want %v", c.fault, got, c.want)
 		}
+	}
+}
+
+// A request that is lost is repeated, as a manager does it.
+func TestCallRepeats(t *testing.T) {
+	f := bringUp(t, "star:2")
+	from := hostPort(f, 0)
+	at, call := f.port(from), f.caller(from)
+	if err := f.SetFault(from, Fault{Drop: 1}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan bool, 1)
+	go func() {
+		var resp [mad.Size]byte
+		done <- call(directed(mad.AttrNodeInfo, from.Port), &resp)
+	}()
+	for isAsked := false; !isAsked; time.Sleep(time.Millisecond) {
+		f.mu.Lock()
+		isAsked = at.call != nil
+		f.mu.Unlock()
+	}
+	if err := f.SetFault(from, Fault{}); err != nil {
+		t.Fatal(err)
+	}
+	if !<-done {
+		t.Error("a request that was lost once has no answer")
 	}
 }
