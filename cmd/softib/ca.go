@@ -32,11 +32,8 @@ who signed them, whether they are in time, and the DNS name, which is the machin
 		Example: `  softib ca init ~/ca
   softib ca issue ~/ca node1          # node1.crt and node1.key, for node1, with ca.crt
   softib ca show ~/ca/node1.crt`,
-		Args: arguments(0, 0, "init, issue or show"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCAInit(), newCAIssue(), newCAShow())
-	return cmd
+	return family(cmd, newCAInit(), newCAIssue(), newCAShow())
 }
 
 const (

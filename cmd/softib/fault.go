@@ -31,11 +31,8 @@ that is slower than a path without one.`,
   softib fault node h9 guid=h5           # two nodes with one GUID
   softib fault list
   softib fault clear                     # all of them`,
-		Args: arguments(0, 0, "link, switch, node, list or clear"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newFaultLink(), newFaultSwitch(), newFaultNode(), newFaultList(), newFaultClear())
-	return cmd
+	return family(cmd, newFaultLink(), newFaultSwitch(), newFaultNode(), newFaultList(), newFaultClear())
 }
 
 // faultRequest sets faults on links or lifts them; without either it lists them.

@@ -41,17 +41,8 @@ root and no hardware.`,
   softib down`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return unknownCommand(cmd, args[0])
-		},
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(cmd, err)
-	})
+	family(root, newPerfSide(), newNetSide())
 	for _, g := range []struct {
 		id, title string
 		commands  []*cobra.Command
@@ -71,11 +62,30 @@ root and no hardware.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(newPerfSide(), newNetSide())
 	root.SetHelpCommandGroupID("rest")
 	root.SetCompletionCommandGroupID("rest")
 	complete(root)
 	return root
+}
+
+// family makes a command of its subcommands, without which it does nothing. Whoever misspells one hears of that, rather
+// than of flags that only the right one has.
+func family(cmd *cobra.Command, members ...*cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return unknownCommand(cmd, args[0])
+	}
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error { // members inherit it
+		if words := c.Flags().Args(); c == cmd && len(words) > 0 {
+			return unknownCommand(c, words[0])
+		}
+		return usage(c, err)
+	})
+	cmd.AddCommand(members...)
+	return cmd
 }
 
 // usage is a mistake on the command line of a subcommand.

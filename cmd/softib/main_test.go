@@ -462,6 +462,9 @@ func TestCommandLine(t *testing.T) {
 	s.fails(exitUsage, nil, "down", "now")
 	s.fails(exitUsage, []string{"--report-fd"}, "up", "--report-fd", "99", "star:2")
 	s.fails(exitUsage, nil, "topo", "draw")
+	s.fails(exitUsage, []string{`no subcommand "bogus"`, "softib fault --help"}, "fault", "bogus", "--link", "h1")
+	s.fails(exitUsage, []string{`no subcommand "lnk"`, "did you mean softib fault link"}, "fault", "lnk")
+	s.fails(exitUsage, []string{"unknown flag: --bogus", "softib fault list --help"}, "fault", "list", "--bogus")
 }
 
 // The runtime folder has to be the user's own.

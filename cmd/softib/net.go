@@ -28,11 +28,8 @@ machine's own interfaces, and takes root.`,
   softib net up h2 --mode connected      # ib0 beside the machine's own interfaces
   softib net list
   softib net down h1`,
-		Args: arguments(0, 0, "up, down or list"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newNetUp(), newNetDown(), newNetList())
-	return cmd
+	return family(cmd, newNetUp(), newNetDown(), newNetList())
 }
 
 // netAsk asks for the networks that there are, after one was made or ended if it says so.

@@ -32,11 +32,8 @@ OpenSM's partitions.conf, which softib up --partitions FILE names.`,
   softib partition show
   softib partition reload                # the file has changed
   softib partition reload other.conf     # another file`,
-		Args: arguments(0, 0, "show or reload"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPartitionShow(), newPartitionReload())
-	return cmd
+	return family(cmd, newPartitionShow(), newPartitionReload())
 }
 
 func newPartitionShow() *cobra.Command {

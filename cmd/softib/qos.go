@@ -24,11 +24,8 @@ arbitration into every port. Tenants choose a class: softib tenant create --clas
   softib qos apply classic
   softib tenant create disks --hosts h9-h12 --class storage
   softib qos off`,
-		Args: arguments(0, 0, "list, show, apply or off"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newQoSList(), newQoSShow(), newQoSApply(), newQoSOff())
-	return cmd
+	return family(cmd, newQoSList(), newQoSShow(), newQoSApply(), newQoSOff())
 }
 
 // qosRequest puts a template in force, or none, or asks which is.

@@ -19,16 +19,8 @@ func newRoute() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "route",
 		Short: "Show, trace and judge the ways that packets take",
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return unknownCommand(cmd, args[0])
-		},
 	}
-	cmd.AddCommand(newRouteShow(), newRouteTrace(), newRouteCheck())
-	return cmd
+	return family(cmd, newRouteShow(), newRouteTrace(), newRouteCheck())
 }
 
 // routeRequest asks a running fabric about its tables.

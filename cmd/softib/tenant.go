@@ -34,12 +34,9 @@ unless partitions.conf says otherwise.`,
   softib tenant create blue --hosts h9,h10 --class storage --rate 100
   softib tenant add red h11 h12
   softib tenant list`,
-		Args: arguments(0, 0, "create, add, remove, users, delete, list or show"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTenantCreate(), newTenantAdd(), newTenantRemove(), newTenantUsers(), newTenantDelete(),
+	return family(cmd, newTenantCreate(), newTenantAdd(), newTenantRemove(), newTenantUsers(), newTenantDelete(),
 		newTenantList(), newTenantShow())
-	return cmd
 }
 
 // What a client wants of the tenants.

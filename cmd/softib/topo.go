@@ -15,16 +15,8 @@ func newTopo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topo",
 		Short: "Make, check, compare and price topologies",
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return unknownCommand(cmd, args[0])
-		},
 	}
-	cmd.AddCommand(newTopoGen(), newTopoCheck(), newTopoDiff(), newTopoBOM())
-	return cmd
+	return family(cmd, newTopoGen(), newTopoCheck(), newTopoDiff(), newTopoBOM())
 }
 
 func newTopoGen() *cobra.Command {

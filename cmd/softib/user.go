@@ -30,11 +30,8 @@ that runs without one (softib up --state none) end with it.`,
   echo "$SECRET" | softib user add ci --password-stdin
   softib user list
   softib user remove ci`,
-		Args: arguments(0, 0, "add, remove or list"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newUserAdd(), newUserRemove(), newUserList())
-	return cmd
+	return family(cmd, newUserAdd(), newUserRemove(), newUserList())
 }
 
 // userRequest asks for the users, after one was added or taken away if it says so.

@@ -148,13 +148,17 @@ func (p *planned) route(n *route.Network, engines string, o route.Options) *rout
 	}
 	for k := range n.Switches {
 		i := p.index[n.Switches[k].GUID]
-		t.LFT[k], t.Rank[k] = r.Tables.LFT[i][:n.Top+1], r.Tables.Rank[i]
-		if len(gone) > 0 {
-			t.LFT[k] = slices.Clone(t.LFT[k])
-		}
+		row, own := r.Tables.LFT[i][:n.Top+1], false
 		for _, lid := range gone {
-			t.LFT[k][lid] = route.NoPort
+			if row[lid] == route.NoPort {
+				continue
+			}
+			if !own { // the others' are the plan's, and may be shared
+				row, own = slices.Clone(row), true
+			}
+			row[lid] = route.NoPort
 		}
+		t.LFT[k], t.Rank[k] = row, r.Tables.Rank[i]
 	}
 	return t
 }
