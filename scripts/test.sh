@@ -32,18 +32,18 @@ check_format() {
 
 staticcheck() { go tool -modfile=scripts/tools.mod staticcheck ./...; }
 
-# run_tests ARGUMENTS...: go test. Most tests wait for programs that they started: with one a processor, those would
+# Most tests wait for programs that they started: with one a processor, those would
 # be idle half the time. -vet=off: go vet has run. A package is given up when it hangs; the longest takes four minutes
 # alone, and three times that on a busy machine.
-run_tests() {
+all_tests() {
 	local at_once=$((2 * $(nproc)))
-	go test -vet=off -p "$at_once" -parallel "$at_once" -timeout 20m "$@"
+	go test -vet=off -p "$at_once" -parallel "$at_once" -timeout 20m ./...
 }
 
 # Packages that start goroutines or are called from many. Under the race
 # detector everything is several times slower, so long tests look at
-# testing.Short and do less. go vet has seen all but the files that only the
-# detector's build has.
+# testing.Short and do less, and what they wait for is a processor. go vet has
+# seen all but the files that only the detector's build has.
 race() {
 	local folder packages=() own
 	mapfile -t own < <(grep -rlE --include='*.go' '^//go:build .*race' . | xargs -r -n 1 dirname | sort -u)
@@ -54,7 +54,7 @@ race() {
 		# A folder without Go files yet is not a pattern that go takes.
 		[[ -z "$(find "$folder" -name '*.go' -print -quit 2>/dev/null)" ]] || packages+=("./$folder/...")
 	done
-	[[ ${#packages[@]} -eq 0 ]] || CGO_ENABLED=1 run_tests -race -short "${packages[@]}"
+	[[ ${#packages[@]} -eq 0 ]] || CGO_ENABLED=1 go test -vet=off -race -short -timeout 20m "${packages[@]}"
 }
 
 # What benchmarks print is for people; here they only have to run.
@@ -73,7 +73,7 @@ step "gofmt" check_format
 step "go vet" go vet ./...
 step "staticcheck" staticcheck
 if [[ "${1:-}" != lint ]]; then
-	step "go test" run_tests ./...
+	step "go test" all_tests
 	step "every benchmark, once" once
 	step "go test -race" race
 fi
