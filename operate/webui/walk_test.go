@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -165,6 +166,60 @@ func TestWhatAlarmsAreAbout(t *testing.T) {
 		for _, a := range x.m.OpenAlarms() {
 			if is := a.Muted != nil; a.Link == c.of && a.Kind.String() == c.alarm && !is {
 				t.Errorf("the page says that %v of %s is muted, and it is not: %+v", a.Kind, a.Link, x.m.Mutes())
+			}
+		}
+	}
+	b.quiet()
+}
+
+// TestSlowAnswers: however late a daemon answers, each question of a view is asked once at a time, and what came of the
+// fabric meanwhile is asked for when the answer is there.
+func TestSlowAnswers(t *testing.T) {
+	x := newGround(t, "fat-tree:radix=4,levels=2", 100*time.Millisecond)
+	x.f.setLoad(0.4)
+	var slow sync.RWMutex // who has it holds answers back
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/api/") && r.URL.Path != "/api/v1/stream" {
+			slow.RLock()
+			defer slow.RUnlock()
+		}
+		x.ui.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	b := newBrowser(t, 1000, 700, true)
+	b.open1(s.URL + "/#/map")
+	// Counted in the page: of the same questions a browser asks the daemon only one at a time.
+	eval[bool](b, `(() => {
+		const ask = fetch, news = new EventSource("/api/v1/stream?after=0");
+		softibNews = 0;
+		news.addEventListener("links", () => softibNews++);
+		softibAsked = {};
+		fetch = (what, options) => {
+			softibAsked[what] = (softibAsked[what] ?? 0) + 1;
+			return ask(what, options).finally(() => { if (!--softibAsked[what]) delete softibAsked[what]; });
+		};
+		return true;
+	})()`)
+	for _, v := range []view{
+		{"overview", "#/overview", []string{"Who sends and receives most"}}, {"host", "#/host/h1", []string{"Links active"}},
+		{"link", "#/link/h1[1]", []string{"Both ends"}}, {"sm", "#/sm", []string{"Sweeps, newest first"}},
+		{"cables", "#/cables", []string{"Cables, worst first"}}, {"programs", "#/programs", []string{"ib_write_bw"}},
+		{"faults", "#/faults", []string{"No fault is set"}},
+	} {
+		for _, first := range []bool{true, false} { // at the view's first question and when it was shown
+			slow.Lock()
+			eval[bool](b, fmt.Sprintf("softibNews = 0, location.hash = %q, true", v.hash))
+			b.Until("softibNews > 20")
+			asked := eval[map[string]int](b, "softibAsked")
+			slow.Unlock()
+			b.sees(v.words...)
+			if len(asked) == 0 && first {
+				t.Errorf("%s asks nothing", v.name)
+			}
+			for what, times := range asked {
+				if times > 1 {
+					t.Errorf("%s: %s is asked %d times at once", v.name, what, times)
+				}
 			}
 		}
 	}

@@ -37,10 +37,16 @@ export function spanChooser(changed) {
   };
 }
 
-// follow calls load now and then, as often as it matters to what is looked at.
+// follow calls load now and then, as often as it matters to what is looked at, and not while an answer is awaited.
 export function follow(span, load, signal) {
-  let drawn = 0;
-  live.on("links", () => { const now = performance.now(); if (span.last && now - drawn > (span.last > 3600 ? 30000 : 2500)) { drawn = now; load(); } }, signal);
+  let drawn = 0, busy = false;
+  live.on("links", async () => {
+    const now = performance.now();
+    if (busy || !span.last || now - drawn <= (span.last > 3600 ? 30000 : 2500)) return;
+    drawn = now;
+    busy = true;
+    try { await load(); } finally { busy = false; }
+  }, signal);
 }
 
 export const stepText = ms => `One point is ${ms >= 60000 ? `${ms / 60000} min` : `${ms / 1000} s`}.`;

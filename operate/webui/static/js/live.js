@@ -96,6 +96,24 @@ class Live extends EventTarget {
 
   // on listens until the signal aborts.
   on(type, f, signal) { this.addEventListener(type, e => f(e.detail), { signal }); }
+
+  // follow loads now and again after each event of the type, until the signal aborts. What it returns loads, too, once
+  // something was changed. There is one load at a time: a daemon that answers slower than it has news would otherwise be
+  // asked more and more, until the browser has no sockets left. What comes meanwhile is one more load after it.
+  follow(type, load, signal) {
+    let busy = false, more = false;
+    const again = async () => {
+      more = true;
+      if (busy) return;
+      busy = true;
+      try {
+        while (more && !signal.aborted) { more = false; await load(); }
+      } finally { busy = false; }
+    };
+    this.on(type, again, signal);
+    again();
+    return again;
+  }
 }
 
 export const live = new Live();

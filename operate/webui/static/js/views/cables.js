@@ -21,12 +21,11 @@ export function cablesView(root, { model, signal, title }) {
       if (!a.cables.length) { list = null; fill(body, h("div", { class: "box empty-state" }, h("b", null, "No cable is bad."), "Errors, flaps, slow and dead links are ranked here as soon as counters show them. Rehearse it: set a fault on a link's page.")); }
       else if (!list) { list = table(columns(model), a.cables, { caption: "Cables, worst first", rowClass: c => c.severity }); fill(body, list); } else if (!list.contains(document.activeElement) || document.activeElement === list) list.update(a.cables);
       if (!al.length) { fill(alarms); standing = null; }
-      else if (!standing) { standing = alarmTable(model, al, load); fill(alarms, h("h2", null, "Alarms that stand"), standing); } else if (!standing.contains(document.activeElement) || document.activeElement === standing) standing.update(al);
-      if (!muted.contains(document.activeElement)) await muteList(muted, load);
+      else if (!standing) { standing = alarmTable(model, al, again); fill(alarms, h("h2", null, "Alarms that stand"), standing); } else if (!standing.contains(document.activeElement) || document.activeElement === standing) standing.update(al);
+      if (!muted.contains(document.activeElement)) await muteList(muted, again);
     } catch (e) { if (!page.isConnected && !signal.aborted) fill(root, failed(e)); }
   }
-  load();
-  live.on("links", load, signal);
+  const again = live.follow("links", load, signal);
 }
 
 const columns = model => [

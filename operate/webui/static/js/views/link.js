@@ -24,7 +24,7 @@ export function linkView(root, { model, words, signal, title }) {
   function build(l) {
     const [a, b] = l.ends;
     parts = { cards: h("div", { class: "cards" }), ends: h("div"), fault: h("div", { "aria-live": "polite" }), why: h("div"), counters: h("div", { class: "two" }) };
-    parts.form = faultForm(l.name, load, signal);
+    parts.form = faultForm(l.name, again, signal);
     page = h("div", { class: "page" },
       h("header", null, h("p", { class: "crumbs" }, h("a", { href: "#/map" }, "Map"), " / link"),
         h("div", null, h("h1", null, `${a.name} – ${b.name}`), h("p", { class: "dim" }, nodeTo(model, l.nodes[0]), " to ", nodeTo(model, l.nodes[1]), `, cable of ${length(l.length_mm)}`)),
@@ -51,8 +51,7 @@ export function linkView(root, { model, words, signal, title }) {
     fill(parts.ends, table([{ title: "", cell: r => r[0] }, { title: a.name, cell: r => r[1][0] }, { title: b.name, cell: r => r[1][1] }], rows, { caption: "Both ends" }));
     fill(parts.counters, counters(l));
   }
-  load();
-  live.on("links", load, signal);
+  const again = live.follow("links", load, signal);
 }
 
 function counters(l) {

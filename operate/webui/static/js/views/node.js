@@ -64,8 +64,7 @@ export function nodeView(root, { model, words, signal, title, go }) {
     if (p?.counters) fill(parts.counters, h("h2", null, `Counters of ${p.name}`), counterTable(p.counters),
       p.pkeys && h("p", { class: "dim" }, "Partitions: ", h("span", { class: "mono" }, p.pkeys.join(" "))));
   }
-  load();
-  live.on("links", load, signal);
+  live.follow("links", load, signal);
 }
 
 // What a link itself has done wrong. Discards are none: they say that packets had nowhere to go.

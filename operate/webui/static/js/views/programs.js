@@ -43,6 +43,5 @@ export function programsView(root, { model, signal, title }) {
     if (idle(programs)) programs.update(a.programs);
     if (idle(paths)) paths.update(a.paths);
   }
-  load();
-  live.on("status", load, signal);
+  live.follow("status", load, signal);
 }

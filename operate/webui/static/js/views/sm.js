@@ -44,6 +44,5 @@ export function smView(root, { model, signal, title }) {
         { title: "Nodes", cell: w => count(w.nodes), num: true }, { title: "Links", cell: w => [count(w.links), w.degraded > 0 && h("span", { class: "warn" }, ` (${count(w.degraded)} slow)`)], num: true }, { title: "Datagrams", cell: w => count(w.mads), num: true }, { title: "Table blocks", cell: w => count(w.blocks), num: true }, { title: "Problems", cell: w => h("span", { class: w.problems ? "bad" : "" }, count(w.problems)), num: true },
       ], sweeps, { caption: "Sweeps", empty: "No sweep is remembered." }));
   }
-  load();
-  live.on("status", load, signal);
+  live.follow("status", load, signal);
 }
