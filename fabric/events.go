@@ -159,9 +159,7 @@ func (e *Engine) arrive(at, frame uint32) {
 	}
 	sw := e.switches[p.Site.Node]
 	r := sw.Handle(e.now, p.Site.Num, f)
-	if p.Flow() == link.Pause && p.WantsFC() {
-		e.kickFC(at)
-	}
+	e.pause(at, p)
 	if r.Out != 0 {
 		e.kick(p.Site.First + uint32(r.Out))
 		return
@@ -191,6 +189,7 @@ func (e *Engine) arriveHost(at uint32, p *link.Port, f *link.Frame) {
 		e.refuse(at, p, f, r)
 		return
 	}
+	e.pause(at, p)
 	if p.Site.Flags&endRouter != 0 && e.passRouter(at, p, f) {
 		return
 	}

@@ -14,6 +14,13 @@ func unpackPause(a uint32) link.PauseFrame {
 	return link.PauseFrame{VL: ib.VL(a >> 16 & 15), Quanta: uint16(a)}
 }
 
+// pause tells a port's peer to stop if what has come has nearly filled a buffer.
+func (e *Engine) pause(at uint32, p *link.Port) {
+	if p.Flow() == link.Pause && p.WantsFC() {
+		e.kickFC(at)
+	}
+}
+
 // sendPauses puts the pause frames that are due on the cable.
 func (e *Engine) sendPauses(at uint32, p *link.Port) {
 	for p.WantsFC() {
