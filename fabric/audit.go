@@ -20,8 +20,17 @@ type inventory [][ib.NumVL]struct {
 	fc     bool // a flow-control packet is on its way
 }
 
-func (e *Engine) takeInventory() inventory {
+// Kept is a packet that has arrived at a host's place and that the driver has not taken: its buffer is occupied.
+type Kept struct {
+	Place uint32
+	Frame *link.Frame
+}
+
+func (e *Engine) takeInventory(kept []Kept) inventory {
 	v := make(inventory, len(e.ports))
+	for _, k := range kept {
+		v.hold(k.Place, ibswitch.Claim{VL: k.Frame.InVL, Blocks: k.Frame.Blocks})
+	}
 	e.q.each(func(ev *event) {
 		switch k, place, arg := split(ev.d); k {
 		case evArrive:
@@ -70,15 +79,15 @@ func (v inventory) hold(first uint32, c ibswitch.Claim) {
 }
 
 // Audit checks that credits are conserved on every lane of every cable: what was sent was received or flies, what is
-// received is held by a packet that exists, and the sender's limit is one that the receiver told. Cables on which
-// something was lost lately are left out, since flow control is putting them right. Every violation is an
-// ErrCredit in what errors.Join joins.
-func (e *Engine) Audit() error { return e.audit(false) }
+// received is held by a packet that exists, here or with the driver, and the sender's limit is one that the receiver
+// told. Cables on which something was lost lately are left out, since flow control is putting them right. Every
+// violation is an ErrCredit in what errors.Join joins.
+func (e *Engine) Audit(kept ...Kept) error { return e.audit(false, kept) }
 
 // AtRest checks that nothing is left over in a fabric in which nothing happens any more: no packet in use, no buffer
 // occupied, every credit back.
 func (e *Engine) AtRest() error {
-	err := e.audit(true)
+	err := e.audit(true, nil)
 	if n := e.pool.InUse(); n != 0 {
 		left := fmt.Errorf("fabric: %v: %d packets are left in the fabric: want none", e.now, n)
 		err = errors.Join(left, err)
@@ -86,8 +95,8 @@ func (e *Engine) AtRest() error {
 	return err
 }
 
-func (e *Engine) audit(rest bool) error {
-	inv := e.takeInventory()
+func (e *Engine) audit(rest bool, kept []Kept) error {
+	inv := e.takeInventory(kept)
 	var errs []error
 	for at, p := range e.ports {
 		peer := p.Site.Peer

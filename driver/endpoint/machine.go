@@ -15,6 +15,8 @@ type Machine interface {
 	// Employ is asked once for an attendant: from now on AttendOnce wants to be called, whenever the page was woken and
 	// when the sleep that it returned is over. Who is Woken before it sleeps does not.
 	Employ()
+	// Later has something done soon, in its turn, as a goroutine of its own would do it: no lock is held.
+	Later(func())
 	// Meanwhile is called where another process may do something in the midst of a step of this one.
 	Meanwhile()
 }

@@ -40,7 +40,9 @@ type memberIn struct {
 func NewMember(cfg Config, s Share) (*Member, error) {
 	cfg.Page, cfg.Ledger = s.Page, s.Ledger
 	cfg.Engine.FirstQPN = ib.QPN(cfg.Block) << BlockBits
-	cfg.Engine.CNP, cfg.Engine.ReorderTime = true, reorderTime
+	if cfg.Machine == nil {
+		cfg.Engine.CNP, cfg.Engine.ReorderTime = true, reorderTime
+	}
 	if cfg.Engine.Limits == (hca.Limits{}) {
 		cfg.Engine.Limits = hca.DefaultLimits()
 	}
@@ -198,6 +200,10 @@ func (m *Member) forget(id uint32) {
 
 // Later has a chore done in its turn, without waiting for it.
 func (m *Member) Later(f func()) {
+	if m.machine != nil {
+		m.machine.Later(f)
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.chores = append(m.chores, f)

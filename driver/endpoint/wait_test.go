@@ -59,6 +59,7 @@ type interrupted struct {
 
 func (m *interrupted) Now() ib.Time { return 0 }
 func (m *interrupted) Employ()      {}
+func (m *interrupted) Later(func()) {}
 func (m *interrupted) Meanwhile() {
 	if m.place++; m.place == m.at {
 		m.do()

@@ -51,9 +51,6 @@ const (
 	feedMax = 2
 	// turnEvents bounds how long the fabric's lock is held.
 	turnEvents = 256
-	// stuckAfter is how long a process may leave its ring full before packets to it are dropped instead of filling the
-	// fabric's buffers: a program that is stopped is no reason to stop the others.
-	stuckAfter = 500 * ib.Millisecond
 	// holdMax is how long packets wait for those that went before them by another way.
 	holdMax = 5 * ib.Millisecond
 	// holdLook is how often the plane looks whether they still have to.

@@ -12,13 +12,10 @@ import (
 
 // inlet is a ring from a process to the plane, at a port of the process's host.
 type inlet struct {
+	endpoint.Inlet
 	c     *Channel // from nobody once its process is gone
-	in    *endpoint.In
 	port  *portState
 	block uint16 // the process's
-	// cur is the packet, or bundle, that is being taken, and at how many packets of its count were.
-	cur      wire.Packet
-	at, size int
 	// seen is when it was found that the next packet has come: it departs then or later, whatever the engine's time is.
 	seen ib.Time
 	// hold are rings whose packets went before, until when they are waited for at most.
@@ -28,19 +25,10 @@ type inlet struct {
 
 // outlet is a ring from the plane to a process, from a port of the process's host, and what waits for room in it.
 type outlet struct {
-	out   *endpoint.Out
-	port  *portState
-	q     link.Queue
-	since ib.Time // when the ring was first found full
-	stuck bool
-	// knocks counts how often the receiver was woken without need of its own; lookAt is when to see whether it has
-	// looked.
-	knocks int
-	lookAt ib.Time
+	endpoint.Outlet
+	port *portState
+	q    link.Queue
 }
-
-// knockDelays is after how long a receiver that has not looked is woken, once, twice and a third time.
-var knockDelays = [...]ib.Time{100 * ib.Microsecond, ib.Millisecond, 10 * ib.Millisecond}
 
 // addInlet makes the plane take packets from a new channel.
 func (s *plane) addInlet(c *Channel, port *portState) error {
@@ -48,7 +36,7 @@ func (s *plane) addInlet(c *Channel, port *portState) error {
 	if err != nil {
 		return err
 	}
-	c.inlet = &inlet{c: c, in: in, port: port, block: c.from.block}
+	c.inlet = &inlet{Inlet: endpoint.Inlet{In: in}, c: c, port: port, block: c.from.block}
 	s.inlets = append(s.inlets, c.inlet)
 	port.inlets = append(port.inlets, c.inlet)
 	return nil
@@ -58,7 +46,7 @@ func (s *plane) addInlet(c *Channel, port *portState) error {
 // had it left the adapter: the inlet stays until that was taken.
 func (s *plane) orphan(c *Channel) {
 	c.from = nil
-	c.inlet.in.Orphan()
+	c.inlet.Orphan()
 	if s.page == nil {
 		c.inlet.close() // nobody takes it any more
 	}
@@ -68,7 +56,7 @@ func (s *plane) orphan(c *Channel) {
 // close ends an inlet.
 func (i *inlet) close() {
 	i.port.inlets = without(i.port.inlets, i)
-	i.in = nil
+	i.In = nil
 	i.c.close()
 }
 
@@ -86,7 +74,7 @@ func (s *plane) outlet(k chanKey) *outlet {
 		c.close()
 		return nil
 	}
-	o := &outlet{out: out, port: k.to.host.ports[k.port], lookAt: ib.Never}
+	o := &outlet{Outlet: endpoint.NewOutlet(out), port: k.to.host.ports[k.port]}
 	s.outlets[k] = o
 	c.announce()
 	return o
@@ -156,7 +144,7 @@ func (s *plane) feed(p *portState) (fed bool) {
 		p.turn = (p.turn + 1) % len(p.inlets)
 		i := p.inlets[p.turn]
 		if !s.next(i) || i.seen > s.f.eng.Now() || s.held(i) ||
-			p.link.Queued(p.link.SL2VL(i.cur.LRH.SL&15)) >= feedMax {
+			p.link.Queued(p.link.SL2VL(i.Cur.LRH.SL&15)) >= feedMax {
 			idle++
 			continue
 		}
@@ -185,15 +173,16 @@ func (p *portState) origin() endpoint.OriginPort {
 
 // next makes sure that cur is the inlet's next packet, if there is one.
 func (s *plane) next(i *inlet) bool {
-	if i.size == 0 && i.in.Poll(&i.cur) {
-		i.at, i.size, i.seen = 0, i.cur.Packets(), s.f.Now()
+	is, fresh := i.Next()
+	if fresh {
+		i.seen = s.f.Now()
 	}
-	return i.size > 0
+	return is
 }
 
 // take makes the next packet one of the fabric.
 func (i *inlet) take(s *plane) *link.Frame {
-	p := i.cur.Single(i.at)
+	p := i.Packet()
 	f := s.f.pool.Get()
 	*f.Packet = p
 	f.Packet.LRH.LVer, f.Packet.LRH.SL = 0, p.LRH.SL&15
@@ -206,10 +195,7 @@ func (i *inlet) take(s *plane) *link.Frame {
 	if f.IsFlight() {
 		s.flights[flightOf(f.LRH.SLID, f.LRH.DLID, blockOf(f.Packet.BTH.DestQP))]++
 	}
-	if i.at++; i.at == i.size {
-		i.size = 0
-		i.in.Done()
-	}
+	i.Took()
 	return f
 }
 
@@ -287,20 +273,7 @@ func (s *plane) deliver(o *outlet, f *link.Frame) {
 // put puts a packet into the ring. False means that it has to wait; otherwise it is there, or there is nobody to
 // receive it.
 func (s *plane) put(o *outlet, f *link.Frame) bool {
-	f.Packet.Count, f.Packet.Far, f.Packet.FarLen = 0, nil, 0
-	if o.out.Gone() {
-		return true
-	}
-	if o.out.TryPut(f.Packet) {
-		o.since, o.stuck = 0, false
-		o.knocks, o.lookAt = 0, s.f.eng.Now()+knockDelays[0]
-		return true
-	}
-	if o.since == 0 {
-		o.since = s.f.eng.Now()
-	}
-	o.stuck = o.stuck || s.f.eng.Now()-o.since > stuckAfter
-	return o.stuck
+	return o.Put(s.f.eng.Now(), f.Packet) != endpoint.Waits
 }
 
 // pumpOutlets moves what waits for room in rings, and wakes receivers that have not looked. It returns how much moved,
@@ -312,19 +285,10 @@ func (s *plane) pumpOutlets() (n int, look ib.Time) {
 			s.received(o.port, o.q.Pop())
 			n++
 		}
-		if !o.q.Empty() {
-			look = min(look, dozeTime)
-		}
-		if s.f.eng.Now() >= o.lookAt {
-			o.lookAt = ib.Never
-			if o.out.Knock() && o.knocks < len(knockDelays)-1 {
-				o.knocks++
-				o.lookAt = s.f.eng.Now() + knockDelays[o.knocks]
-			}
-		}
-		if o.lookAt != ib.Never {
-			look = min(look, o.lookAt-s.f.eng.Now())
-		}
+		look = min(look, o.Look(s.f.eng.Now(), !o.q.Empty()))
+	}
+	if look != ib.Never {
+		look -= s.f.eng.Now()
 	}
 	return n, look
 }
@@ -376,7 +340,7 @@ func (s *plane) awaitFlight(p *Process, i *inlet, k endpoint.Key) {
 		flights = append(flights, flightOf(port.LID>>port.LMC<<port.LMC|bits, k.DLID, k.Block))
 	}
 	isOver := func() bool {
-		return (i.in == nil || i.size == 0 && !i.in.Ready()) &&
+		return (i.In == nil || i.Drained()) &&
 			!slices.ContainsFunc(flights, func(k flight) bool { return s.flights[k] > 0 })
 	}
 	if !isOver() {

@@ -6,7 +6,8 @@
 // A process does its work in steps: a turn of its attendant, a look at its completion queues, a post. Between any two
 // of them it may stand still, for microseconds or seconds, or be killed; its peers go on. Ways through the fabric are
 // direct, from ring to ring, or switched: then a ring ends at the host's port in package sim, which has cables,
-// switches and their faults. A way may change under load.
+// switches and their faults, and a process that leaves its rings full holds packets up there. A way may change under
+// load.
 //
 // A Machine is used like a sim.Sim, and drives one. It knows nothing of the load that runs on it.
 package machine

@@ -77,7 +77,7 @@ const (
 	doFeed
 	doPort
 	doWatch
-	doJoin
+	doChore
 	doAwait
 )
 
@@ -92,8 +92,9 @@ type Machine struct {
 	Neglected []string
 	// Early says which packets were taken for lost before their time.
 	Early []string
-	rests bool // programs look no more by themselves
-	midst bool // a process runs in the midst of a step of another
+	rests bool   // programs look no more by themselves
+	rings uint32 // that were made
+	midst bool   // a process runs in the midst of a step of another
 }
 
 // New makes processes on the hosts of a fabric that build makes: it gets the engines that the fabric shall drive in the
@@ -160,7 +161,16 @@ func (m *Machine) Close() {
 func (m *Machine) Engine(host int) *hca.HCA { return m.procs[host].ep.Engine() }
 
 // Endpoint is what drives it.
-func (m *Machine) Endpoint(host int) *endpoint.Endpoint { return m.procs[host].ep }
+func (m *Machine) Endpoint(host int) *endpoint.Endpoint { return m.procs[host].ep.Endpoint }
+
+// SetPKeys writes the partition table of a host's port, as management does before programs begin.
+func (m *Machine) SetPKeys(host int, keys []ib.PKey) {
+	p := m.procs[host]
+	a := *p.port.adapter.Port(1)
+	a.PKeys = keys
+	p.port.adapter.SetPort(1, a)
+	p.ep.SetPort(1, p.port.written(1))
+}
 
 // TraceHash is a digest of the history so far: that of the fabric, and every step of every process.
 func (m *Machine) TraceHash() uint64 { return m.Sim.TraceHash() ^ m.hash }
@@ -196,8 +206,8 @@ func (m *Machine) Next(until ib.Time) sim.Wake {
 			p.port.feed()
 		case doPort:
 			p.port.tell()
-		case doJoin:
-			p.join()
+		case doChore:
+			p.chore()
 		case doAwait:
 			p.await()
 		case doWatch:
@@ -211,6 +221,20 @@ func (m *Machine) Next(until ib.Time) sim.Wake {
 // at has something done at a time for a host.
 func (m *Machine) at(t ib.Time, what uint64, host, arg int) {
 	m.Sim.At(t, timerMine|what|uint64(arg)<<16|uint64(host))
+}
+
+// by has a step of a host done at a time, unless one of its kind is planned before, which *planned says.
+func (m *Machine) by(planned *ib.Time, t ib.Time, what uint64, host int) {
+	if t < *planned {
+		*planned = t
+		m.at(t, what, host, 0)
+	}
+}
+
+// newID is a ring's number.
+func (m *Machine) newID() uint32 {
+	m.rings++
+	return m.rings
 }
 
 // around is a random time whose mean is about d.
@@ -267,5 +291,6 @@ func (m *Machine) Kill(host int) {
 			}
 		}
 	}
+	p.port.revoke()
 	m.at(m.Now()+goneTime, doGone, host, 0)
 }

@@ -16,15 +16,15 @@ import (
 type process struct {
 	m        *Machine
 	host     int
-	ep       *endpoint.Endpoint
+	ep       *endpoint.Member
 	page     *endpoint.Page
 	slots    *endpoint.Slots
 	slotsMem []byte
-	port     *port // where it meets the simulated fabric
+	chores   []func() // that its endpoint has put off
+	port     *port    // where it meets the simulated fabric
 	keys     []endpoint.Key
 	direct   map[endpoint.Key]bool // how they go
 	out      []*channel
-	joins    []*endpoint.In // rings that it does not know of yet
 
 	habit     Habit
 	attendAt  ib.Time // when the attendant's next turn is; Never if it sleeps
@@ -56,11 +56,11 @@ type process struct {
 
 // channel is a ring to another process, or to the fabric (to is nil).
 type channel struct {
+	id  uint32
 	to  *process
 	sl  ib.SL
 	mem []byte
 	out *endpoint.Out
-	in  *endpoint.In // the other end, unless the fabric has it
 	// What the machine saw there: how many packets were taken, since when no more, and whether it has told.
 	taken uint32
 	since ib.Time
@@ -84,20 +84,19 @@ func (m *Machine) newProcess(host int, at *port) (*process, error) {
 		return nil, err
 	}
 	n := m.HostNode(host)
-	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), FirstQPN: block << endpoint.BlockBits,
-		KeySeed: uint8(host), Reorder: m.cfg.Reorder, ReorderTime: sim.ReorderTime, CNP: m.cfg.CNP,
-		RoCE: m.cfg.RoCE}
+	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), KeySeed: uint8(host), Reorder: m.cfg.Reorder,
+		ReorderTime: sim.ReorderTime, CNP: m.cfg.CNP, RoCE: m.cfg.RoCE}
 	for num := 1; num < len(n.Ports); num++ {
 		cfg.PortGUID = append(cfg.PortGUID, n.PortGUID(ib.PortNum(num)))
 	}
-	p.ep, err = endpoint.New(endpoint.Config{Name: n.Name, Engine: cfg, Block: block, Page: p.page, Router: p,
-		Machine: p})
+	p.ep, err = endpoint.NewMember(endpoint.Config{Name: n.Name, Engine: cfg, Block: block, Router: p, Machine: p},
+		endpoint.Share{Page: p.page, Slots: p.slots})
 	if err != nil {
 		return nil, err
 	}
 	for num := 1; num < len(n.Ports); num++ {
 		// What management has written there; the fabric's own adapter stands for the host in its eyes.
-		p.ep.SetPort(ib.PortNum(num), *at.adapter.Port(ib.PortNum(num)))
+		p.ep.SetPort(ib.PortNum(num), at.written(ib.PortNum(num)))
 	}
 	p.ep.Stage(nil, p.postStaged)
 	p.ep.ForgetEvents()
@@ -115,6 +114,25 @@ func (p *process) Now() ib.Time { return p.m.Now() }
 func (p *process) Employ() {
 	p.employed = true
 	p.attendLater(p.m.around(wakeTime))
+}
+
+// Later has a chore done by a thread of the process, in its turn.
+func (p *process) Later(f func()) {
+	p.chores = append(p.chores, f)
+	p.m.at(p.m.Now()+p.m.around(wakeTime), doChore, p.host, 0)
+}
+
+// chore does the oldest chore.
+func (p *process) chore() {
+	switch {
+	case p.dead:
+	case p.rests():
+		p.m.at(p.still, doChore, p.host, 0)
+	default:
+		f := p.chores[0]
+		p.chores = p.chores[1:]
+		p.step(f)
+	}
 }
 
 // Meanwhile lets the attendant of another process have a turn now and then, which would have come soon.
@@ -142,9 +160,8 @@ func (p *process) attendLater(d ib.Time) { p.later(&p.attendAt, doAttend, d) }
 
 // later plans a step of the process, unless an earlier one of its kind is planned.
 func (p *process) later(at *ib.Time, what uint64, d ib.Time) {
-	if t := p.m.Now() + d; t < *at && !p.dead {
-		*at = t
-		p.m.at(t, what, p.host, 0)
+	if !p.dead {
+		p.m.by(at, p.m.Now()+d, what, p.host)
 	}
 }
 
@@ -251,7 +268,7 @@ func (p *process) Route(k endpoint.Key) (*endpoint.Route, error) {
 	switch {
 	case to == p && !k.DLID.IsMulticast(), to != nil && to.dead:
 		// Within the adapter, to a block that no process has, or to nobody any more.
-		return endpoint.NewRoute(k, p.slots, slot, p.slots.Gen(slot), nil)
+		return p.ep.Way(k, slot, p.slots.Gen(slot), nil)
 	case to != nil && !k.DLID.IsMulticast() && p.isDirect(k, to):
 		c, err = p.channel(to, k.SL)
 	default:
@@ -263,7 +280,7 @@ func (p *process) Route(k endpoint.Key) (*endpoint.Route, error) {
 	if p.m.cfg.Renews > 0 && p.m.troubled() {
 		p.m.at(p.m.Now()+p.m.around(p.m.cfg.Renews), doRenew, p.host, slot)
 	}
-	return endpoint.NewRoute(k, p.slots, slot, p.slots.Gen(slot), []*endpoint.Out{c.out})
+	return p.ep.Way(k, slot, p.slots.Gen(slot), []uint32{c.id})
 }
 
 // isDirect decides whether a way leads from ring to ring. One that does may become a switched one, once nothing is in
@@ -309,39 +326,29 @@ func (p *process) channel(to *process, sl ib.SL) (*channel, error) {
 			return c, nil
 		}
 	}
-	c := &channel{to: to, sl: sl, mem: takeRing(), since: p.m.Now()}
+	c := &channel{id: p.m.newID(), to: to, sl: sl, mem: takeRing(), since: p.m.Now()}
+	peer, pid := p.port.page, outsider
+	if to != nil {
+		peer, pid = to.page, self
+	}
 	var err error
+	if c.out, err = endpoint.NewOut(c.mem, peer, pid); err != nil {
+		return nil, err
+	}
 	if to == nil {
-		if c.out, err = endpoint.NewOut(c.mem, p.port.page, outsider); err == nil {
-			err = p.port.takeFrom(c.mem, p.page)
-		}
+		err = p.port.takeFrom(c.mem, p.page)
 	} else {
-		if c.out, err = endpoint.NewOut(c.mem, to.page, self); err == nil {
-			c.in, err = endpoint.NewIn(c.mem, p.page, self, 1)
-		}
-		if err == nil {
-			to.joins = append(to.joins, c.in)
-			if p.m.midst {
-				p.m.at(p.m.Now(), doJoin, to.host, 0) // it may be in the midst of a step, and has its lock
-			} else {
-				to.join()
-			}
+		var in *endpoint.In
+		if in, err = endpoint.NewIn(c.mem, p.page, self, 1); err == nil {
+			to.ep.Incoming(c.id, in, func() {})
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	p.out = append(p.out, c)
-	p.ep.AddOut(c.out)
+	p.ep.Outgoing(c.id, c.out, func() {})
 	return c, nil
-}
-
-// join gives the process the rings that were made for it.
-func (p *process) join() {
-	for _, in := range p.joins {
-		p.ep.AddIn(in)
-	}
-	p.joins = nil
 }
 
 // mournAll has all others drop their rings to and from a process that is no more.
@@ -352,13 +359,13 @@ func (p *process) mournAll() {
 		}
 		for _, c := range q.out {
 			if c.to == p {
-				q.ep.DropOut(c.out)
+				q.ep.Gone(c.id)
 			}
 		}
 		q.out = slices.DeleteFunc(q.out, func(c *channel) bool { return c.to == p })
 		for _, c := range p.out {
 			if c.to == q {
-				q.ep.DropIn(c.in)
+				q.ep.Gone(c.id)
 			}
 		}
 	}
@@ -370,8 +377,8 @@ func (p *process) end() {
 	for _, c := range p.out {
 		giveRing(c.mem)
 	}
-	if p.port.ring != nil {
-		giveRing(p.port.ring)
+	for _, o := range p.port.out {
+		giveRing(o.mem)
 	}
 	clear(p.slotsMem)
 	slotsPool.Put(&p.slotsMem)

@@ -14,6 +14,7 @@ import (
 // hostNode is a host and what the driver keeps for it.
 type hostNode struct {
 	eng     Host
+	keeper  Keeper // the same, if it is one
 	node    *topo.Node
 	at      uint32  // its first end
 	room    uint32  // lanes that a packet has left since flows were last roused
@@ -55,10 +56,20 @@ func (s *Sim) Wake(host int) { s.pump(uint32(host)) }
 
 // accept gives a received packet to the adapter and its buffer back to the link.
 func (s *Sim) accept(at uint32, f *link.Frame) {
-	host := uint32(s.PortAt(at).Site.Host)
-	if h := &s.hosts[host]; h.nic != nil && f.Packet.BTH.DestQP > ib.QPNGSI {
-		s.nicReceive(host, h.nic, arrival{at, f})
-		return
+	site := &s.PortAt(at).Site
+	host := uint32(site.Host)
+	h := &s.hosts[host]
+	if f.Packet.BTH.DestQP > ib.QPNGSI {
+		if h.nic != nil {
+			s.nicReceive(host, h.nic, arrival{at, f})
+			return
+		}
+		if h.keeper != nil {
+			f.Sync()
+			h.keeper.Keep(at, site.Num, f)
+			s.pump(host)
+			return
+		}
 	}
 	s.Take(at, f)
 	s.deliver(at, host, f)

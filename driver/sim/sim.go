@@ -192,6 +192,7 @@ func (s *Sim) build() {
 		s.AddHost(mine)
 		s.nodes[i].host = hosts
 		s.hosts[hosts] = hostNode{eng: s.cfg.NewHost(n), node: n, at: s.Place(i, 0), timerAt: ib.Never}
+		s.hosts[hosts].keeper, _ = s.hosts[hosts].eng.(Keeper)
 		if s.cfg.Adapter.On() {
 			s.hosts[hosts].nic = newNIC(s.cfg.Adapter)
 		}

@@ -17,6 +17,8 @@ type Fabric interface {
 	HostNode(host int) *topo.Node
 	LID(topo.PortRef) ib.LID
 	Switch(node int) *ibswitch.Switch
+	// SetPKeys writes the partition table of a host's port, before anything else is done with it.
+	SetPKeys(host int, keys []ib.PKey)
 
 	// Engine is a host's adapter; nil if it is something else. Use is the same for a program's call of a verb, and
 	// PostSend is one: Outstanding counts what was posted and has not completed. After these Wake is called.
@@ -42,6 +44,13 @@ type Bare struct{ *sim.Sim }
 func (b Bare) Engine(host int) *hca.HCA {
 	h, _ := b.Host(host).(*hca.HCA)
 	return h
+}
+
+// SetPKeys writes the adapter's table.
+func (b Bare) SetPKeys(host int, keys []ib.PKey) {
+	p := *b.Engine(host).Port(1)
+	p.PKeys = keys
+	b.Engine(host).SetPort(1, p)
 }
 
 // Use is the adapter as it is.

@@ -40,9 +40,7 @@ func New(s Fabric, spec *Spec, obs Observer) (*Runner, error) {
 		}
 		r.hosts = append(r.hosts, &hostState{h: h, cqNeed: make([]int, cqPerHost),
 			layout: layout{host: i, seed: key(spec.Seed, uint64(i))}})
-		p := *h.Port(1)
-		p.PKeys = spec.PKeys[i]
-		h.SetPort(1, p)
+		s.SetPKeys(i, spec.PKeys[i])
 	}
 	r.lay()
 	for i := range r.hosts {
