@@ -9,10 +9,16 @@ import (
 	"time"
 
 	"softib/driver/live"
+	"softib/internal/patience"
+	"softib/node/ibswitch"
+	"softib/node/inspect"
+	"softib/node/link"
+	"softib/node/madrpc"
 	"softib/operate/manager"
 	"softib/operate/manager/remote"
 	"softib/proof/workload/perf"
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/subnet/sm"
 	"softib/verbs/attach"
@@ -397,4 +403,112 @@ func TestEnds(t *testing.T) {
 		t.Errorf("%v, %v", f, err)
 	}
 	same(t, "closed", mute.closed, true)
+}
+
+// Ways end where the fabric says that they do, for each reason that a switch has.
+func TestWayEnds(t *testing.T) {
+	r := newRig(t, small, sm.Config{})
+	f := r.watch(1, quick)
+	to := func(x topo.PortRef) topo.PortRef {
+		return topo.PortRef{Node: f.Graph().ByName(r.g.Nodes[x.Node].Name).Index, Port: x.Port}
+	}
+	from, far := ref(t, r.g, "h1[1]"), ref(t, r.g, "h8[1]")
+	pi, _ := r.PortInfo(far)
+	const sl = 3
+	way, err := r.Way(from, pi.LID, sl, ib.PKeyDefault)
+	if err != nil || way.Reason != link.OK {
+		t.Fatalf("%+v, %v", way, err)
+	}
+	in, out := way.Hops[0].In, way.Hops[1].Out
+	s := r.session(0)
+	id, err := s.Register(madrpc.Registration{Class: mad.ClassSMDirect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(m mad.Method, attr mad.AttrID, mod uint32, data []byte) []byte {
+		b, err := (&mad.SMP{Method: m, Attr: attr, Modifier: mod, Directed: true, Path: []ib.PortNum{1},
+			Data: data}).Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := patience.Context(t.Context(), 10*time.Second)
+		defer cancel()
+		a, err := manager.Ask(ctx, s, 3, []manager.Question{{Agent: id, Data: b,
+			Env: mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}}})
+		if err != nil || a[0] == nil || mad.View(a[0]).Status() != mad.StatusOK {
+			t.Fatalf("%v of %v: %v", m, attr, err)
+		}
+		return a[0][mad.SMPDataOff:][:mad.SMPDataLen]
+	}
+	port := func(p ib.PortNum, change func(*mad.PortInfo)) {
+		var pi mad.PortInfo
+		if _, err := pi.Parse(ask(mad.MethodGet, mad.AttrPortInfo, uint32(p), nil)); err != nil {
+			t.Fatal(err)
+		}
+		pi.PortState, pi.PortPhysicalState, pi.ClientReregister = ib.PortNoChange, ib.PhysNoChange, false
+		change(&pi)
+		ask(mad.MethodSet, mad.AttrPortInfo, uint32(p), pi.Append(nil))
+	}
+	keys := func(p ib.PortNum, k ...ib.PKey) {
+		var table mad.PKeyTable
+		copy(table[:], k)
+		ask(mad.MethodSet, mad.AttrPKeyTable, uint32(p)<<16, table.Append(nil))
+	}
+	block := uint32(pi.LID) / mad.LFTPerBlock
+	entry := func(p ib.PortNum) {
+		var e mad.LFT
+		if _, err := e.Parse(ask(mad.MethodGet, mad.AttrLFT, block, nil)); err != nil {
+			t.Fatal(err)
+		}
+		e[pi.LID%mad.LFTPerBlock] = p
+		ask(mad.MethodSet, mad.AttrLFT, block, e.Append(nil))
+	}
+	for _, c := range []struct {
+		name   string
+		reason link.Reason
+		do     func()
+	}{
+		{"key in", link.PKeyIn, func() {
+			keys(in.Port, 0x8001)
+			port(in.Port, func(pi *mad.PortInfo) { pi.PartitionEnforcementInbound = true })
+		}},
+		{"key out", link.PKeyOut, func() {
+			keys(in.Port, ib.PKeyDefault)
+			keys(out.Port, 0x8001)
+			port(out.Port, func(pi *mad.PortInfo) { pi.PartitionEnforcementOutbound = true })
+		}},
+		{"lane", link.BadVLMap, func() {
+			keys(out.Port, ib.PKeyDefault)
+			m := mad.SLtoVL{sl: ib.VLMgmt}
+			ask(mad.MethodSet, mad.AttrSLtoVL, mad.SLtoVLModifier(in.Port, out.Port), m.Append(nil))
+		}},
+		{"circle", link.Looping, func() { entry(in.Port) }},
+		{"no port", link.UnknownDLID, func() { entry(200) }},
+		{"itself", link.OK, func() { entry(0) }},
+		{"no entry", link.UnknownDLID, func() { entry(ibswitch.DropPort) }},
+		{"down", link.Inactive, func() {
+			entry(out.Port)
+			port(out.Port, func(pi *mad.PortInfo) { pi.PortPhysicalState = ib.PhysDisabled })
+		}},
+	} {
+		c.do()
+		ctx, cancel := patience.Context(t.Context(), time.Minute)
+		reads := f.Reads(ctx)
+		for {
+			want, _ := r.Way(from, pi.LID, sl, ib.PKeyDefault)
+			got, err := f.Way(to(from), pi.LID, sl, ib.PKeyDefault)
+			if err == nil && want.Reason == c.reason && got.Reason == want.Reason && got.Out == want.Out &&
+				len(got.Hops) == len(want.Hops) && (c.reason == link.OK || got.Lost == to(want.Lost)) &&
+				!slices.ContainsFunc(got.Hops, func(h inspect.WayHop) bool { return h.VL != sl }) {
+				break
+			}
+			select {
+			case <-reads:
+				continue
+			case <-ctx.Done():
+			}
+			t.Fatalf("%s: %+v, %v; want %+v", c.name, got, err, want)
+		}
+		cancel()
+	}
 }
