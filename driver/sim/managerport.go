@@ -25,7 +25,7 @@ type ManagerConfig struct {
 type managerPort struct {
 	sm     *sm.Manager
 	rpc    *madrpc.Port
-	agents sm.Agents
+	agents madrpc.Agents
 	host   uint32
 	at     uint32 // its port
 	gen    uint32 // of all that ever ran

@@ -1,9 +1,11 @@
 package smrun
 
 import (
+	"context"
 	"slices"
 	"sync"
 
+	"softib/driver/madloop"
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -109,55 +111,34 @@ func (c *crossing) take(f func(*parcel)) bool {
 	return true
 }
 
-// move is the mover's life. A transport that can say that it has failed ends it, and with it the runner.
-func (r *Runner) move(stop <-chan struct{}) {
-	var now ib.Time
+// move is the mover's life. A transport that has failed ends it, and with it the runner.
+func (r *Runner) move(ctx context.Context) {
 	in := r.in.blank()
+	put := func() {
+		r.in.put(in)
+		in = r.in.blank()
+	}
 	receive := func(d madrpc.Delivery) {
 		p := in.next()
 		p.kind, p.Message = d.Kind, madrpc.Message{Env: d.Env, Data: d.Data, Cookie: d.Cookie}
 		p.pack()
 		if in.n == batchMax {
-			r.in.put(in)
-			in = r.in.blank()
+			put()
 		}
 	}
-	send := func(p *parcel) {
-		if err := r.t.Queue(now, r.agents.Of(&p.Message), p.Message); err != nil && p.Timeout > 0 {
-			receive(madrpc.Delivery{Kind: madrpc.Canceled, Cookie: p.Cookie})
-		}
-	}
-	failing, _ := r.t.(interface{ Err() error })
-	for {
-		if failing != nil {
-			if err := failing.Err(); err != nil {
-				r.dead <- err
-				return
-			}
-		}
-		now = r.t.Now()
-		moved := r.out.take(send)
-		if r.t.Poll(receive) {
-			moved = true
-		}
+	l := madloop.Loop{Port: r.t, Take: receive, Wake: r.out.bell}
+	l.Send = func(now ib.Time) (moved bool) {
 		if in.n > 0 {
-			r.in.put(in)
-			in = r.in.blank()
+			put() // what came in the last round
 			moved = true
 		}
-		if moved {
-			select {
-			case <-stop:
-				return
-			default:
+		return r.out.take(func(p *parcel) {
+			if err := r.t.Queue(now, r.agents.Of(&p.Message), p.Message); err != nil && p.Timeout > 0 {
+				receive(madrpc.Delivery{Kind: madrpc.Canceled, Cookie: p.Cookie})
 			}
-			continue
-		}
-		select {
-		case <-stop:
-			return
-		case <-r.out.bell:
-		case <-r.t.Bell():
-		}
+		}) || moved
+	}
+	if err := l.Run(ctx); ctx.Err() == nil {
+		r.dead <- err
 	}
 }

@@ -31,7 +31,7 @@ type Runner struct {
 	t    Transport
 	opts Options
 
-	agents sm.Agents
+	agents madrpc.Agents
 	out    *crossing // from the manager to the mover
 	in     *crossing // back
 	work   chan func(*sm.Manager)
@@ -134,13 +134,14 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer close(r.done)
 	defer r.t.Close()
 	defer r.t.SetIsSM(false)
-	stop, moved := make(chan struct{}), make(chan struct{})
+	moving, stop := context.WithCancel(context.Background()) // a manager that resigns speaks after ctx has ended
+	moved := make(chan struct{})
 	go func() {
 		defer close(moved)
-		r.move(stop)
+		r.move(moving)
 	}()
 	defer func() {
-		close(stop)
+		stop()
 		<-moved
 	}()
 	r.m.Start(r.t.Now())
@@ -153,7 +154,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			case <-ctx.Done():
 				return r.resign(ctx.Err())
 			case err := <-r.dead:
-				return fmt.Errorf("smrun: the port is gone: %w", err)
+				return fmt.Errorf("smrun: %w", err)
 			case f := <-r.work:
 				f(r.m)
 			case j := <-r.jobs:
@@ -167,7 +168,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return r.resign(ctx.Err())
 		case err := <-r.dead:
-			return fmt.Errorf("smrun: the port is gone: %w", err)
+			return fmt.Errorf("smrun: %w", err)
 		case f := <-r.work:
 			f(r.m)
 		case j := <-r.jobs:

@@ -26,7 +26,7 @@ var ranks = map[string]int{
 	"driver/endpoint": 5, "verbs/attach/proto": 5, "node/inspect": 5, "driver/line": 5,
 
 	"driver/sim": 6, "driver/live": 6, "verbs/attach": 6, "driver/roce": 6, "driver/ibsim": 6, "driver/umad": 6,
-	"driver/peering": 6,
+	"driver/peering": 6, "driver/madloop": 6,
 
 	"proof/workload": 7, "proof/workload/perf": 7, "driver/machine": 7, "driver/smrun": 7, "driver/surveyrun": 7,
 	"driver/span": 7, "driver/netif": 7,

@@ -100,12 +100,12 @@ func TestEndurance(t *testing.T) {
 		for _, h := range n.hosts[:3] {
 			m := h.m
 			n.until(5*ib.Second, func() bool { return m.heir.waiting == 0 }) // polls of standbys
-			if got := len(m.slots.list); got > 4*m.cfg.Window {
+			if got := m.requests.Cap(); got > 4*m.cfg.Window {
 				t.Errorf("%d places for requests", got)
 			}
-			if len(m.slots.free) != len(m.slots.list) || m.inFlight != 0 || len(m.out) != 0 {
+			if m.requests.Len() != 0 || m.inFlight != 0 || len(m.out) != 0 {
 				t.Errorf("at rest %d of %d places are taken, %d under way, %d to send",
-					len(m.slots.list)-len(m.slots.free), len(m.slots.list), m.inFlight, len(m.out))
+					m.requests.Len(), m.requests.Cap(), m.inFlight, len(m.out))
 			}
 			if len(m.lame)+len(m.actual)+len(m.doubt) != 0 || m.heir.waiting != 0 {
 				t.Errorf("lame %v, %d other tables, doubts %v, %d heirlooms", m.lame, len(m.actual), m.doubt,

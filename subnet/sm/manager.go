@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/subnet"
@@ -42,7 +43,7 @@ type Manager struct {
 	phases uint32 // that ever ran
 	jobOut bool   // routing is being computed
 
-	slots    slots
+	requests requests
 	asked    request // being sent, and answer the one being answered: here so that neither is allocated
 	answer   request
 	inFlight int
@@ -205,8 +206,8 @@ func (m *Manager) pollOut(send *Send) bool {
 	*send = Send{Env: o.env, Data: o.data, Timeout: o.timeout, Retries: o.retries}
 	if o.tracked {
 		o.req.to = o.env
-		send.Cookie = m.slots.put(o.req)
-		binary.BigEndian.PutUint64(o.data[8:], uint64(uint32(send.Cookie>>32)))
+		send.Cookie = m.requests.Put(o.req)
+		binary.BigEndian.PutUint64(o.data[8:], madrpc.TransactionOf(send.Cookie))
 	}
 	m.sent++
 	return true
@@ -236,17 +237,17 @@ func (m *Manager) pollRequest(send *Send) bool {
 	}
 	*send = Send{
 		Env: mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}, Data: m.buf[:],
-		Timeout: m.cfg.Timeout, Retries: m.cfg.Retries, Cookie: m.slots.put(*r),
+		Timeout: m.cfg.Timeout, Retries: m.cfg.Retries, Cookie: m.requests.Put(*r),
 	}
 	if r.to.QPN == ib.QPNGSI {
 		send.Env = r.to
 	}
 	if r.set && m.sweep != nil {
 		send.Retries = 0 // the sweep sees to that
-		m.slots.bytes[uint32(send.Cookie)] = m.buf
+		*m.requests.write(send.Cookie) = m.buf
 	}
 	// The lower half of the transaction is ours; whoever carries the datagram owns the upper one.
-	binary.BigEndian.PutUint64(m.buf[8:], uint64(uint32(send.Cookie>>32)))
+	binary.BigEndian.PutUint64(m.buf[8:], madrpc.TransactionOf(send.Cookie))
 	m.inFlight++
 	m.sent++
 	return true
@@ -256,7 +257,7 @@ func (m *Manager) pollRequest(send *Send) bool {
 func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 	m.now = max(m.now, now)
 	var ok bool
-	if m.answer, ok = m.slots.take(cookie); !ok {
+	if m.answer, ok = m.requests.Take(cookie); !ok {
 		return
 	}
 	r := &m.answer
@@ -294,7 +295,7 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 		if r.set {
 			m.sweep.writing--
 		}
-		if data == nil && (m.sweep.overtaken() || m.sweep.sendAgain(r, &m.slots.bytes[uint32(cookie)])) {
+		if data == nil && (m.sweep.overtaken() || m.sweep.sendAgain(r, m.requests.write(cookie))) {
 			return
 		}
 		m.sweep.reply(r, v)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/subnet"
@@ -20,7 +21,6 @@ type request struct {
 	node  int32
 	mod   uint32
 	extra int32
-	gen   uint32
 	// phase is the number of the phase that sent it, of all that ever ran.
 	phase uint32
 	// to is where it went, for those that are no directed SMPs.
@@ -44,37 +44,18 @@ const (
 	askHeirloom
 )
 
-// slots of requests under way.
-type slots struct {
-	list  []request
-	bytes [][mad.Size]byte // of a sweep's writes
-	free  []uint32
-	gen   uint32
+// requests are those under way.
+type requests struct {
+	madrpc.Asked[request]
+	writes [][mad.Size]byte // of a sweep, by the lower half of their cookies
 }
 
-func (t *slots) put(r request) uint64 {
-	t.gen++
-	r.gen = t.gen
-	if n := len(t.free); n > 0 {
-		at := t.free[n-1]
-		t.free = t.free[:n-1]
-		t.list[at] = r
-		return uint64(t.gen)<<32 | uint64(at)
+// write is the place for the bytes of a write, until its answer comes.
+func (q *requests) write(cookie uint64) *[mad.Size]byte {
+	if n := q.Cap() - len(q.writes); n > 0 {
+		q.writes = append(q.writes, make([][mad.Size]byte, n)...)
 	}
-	t.list = append(t.list, r)
-	t.bytes = append(t.bytes, [mad.Size]byte{})
-	return uint64(t.gen)<<32 | uint64(len(t.list)-1)
-}
-
-func (t *slots) take(cookie uint64) (request, bool) {
-	at := uint32(cookie)
-	if int(at) >= len(t.list) || t.list[at].gen != uint32(cookie>>32) || t.list[at].gen == 0 {
-		return request{}, false
-	}
-	r := t.list[at]
-	t.list[at].gen = 0
-	t.free = append(t.free, at)
-	return r, true
+	return &q.writes[uint32(cookie)]
 }
 
 // repeat is a write of a sweep that was not answered in time, to be sent again.

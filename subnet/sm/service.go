@@ -1,8 +1,6 @@
 package sm
 
 import (
-	"fmt"
-
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -10,12 +8,6 @@ import (
 
 // Send is a message that the manager wants to be sent. Its Data is valid until the next call to the manager.
 type Send = madrpc.Message
-
-// Agents are those of a manager at its port's management service, by class.
-type Agents [256]madrpc.AgentID
-
-// Of is the agent that sends a message.
-func (a *Agents) Of(s *Send) madrpc.AgentID { return a[mad.View(s.Data).Class()] }
 
 // registrations are what a manager wants of the management service.
 var registrations = [...]madrpc.Registration{
@@ -30,13 +22,8 @@ var registrations = [...]madrpc.Registration{
 }
 
 // Register makes the agents of a manager at a management service, whose method it is given.
-func Register(with func(madrpc.Registration) (madrpc.AgentID, error)) (a Agents, err error) {
-	for _, r := range registrations {
-		if a[r.Class], err = with(r); err != nil {
-			return a, fmt.Errorf("%s: %w", r.Name, err)
-		}
-	}
-	return a, nil
+func Register(with func(madrpc.Registration) (madrpc.AgentID, error)) (madrpc.Agents, error) {
+	return madrpc.RegisterAll(registrations[:], with)
 }
 
 // HandleDelivery takes what the management service delivers: HandleRequest or HandleReply.

@@ -125,7 +125,7 @@ func (e *Engine) perfRequest(t task, env *mad.Envelope) []byte {
 	*env = mad.Envelope{LID: e.perfLID(t.node, t.port), QPN: ib.QPNGSI, QKey: ib.QKeyGSI, PKeyIndex: e.perf.pkeyIndex}
 	a := attrs[t.what]
 	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: a.class, ClassVersion: 1, Method: mad.MethodGet,
-		AttributeID: a.id, TransactionID: uint64(e.tid)}
+		AttributeID: a.id}
 	h.Append(e.buf[:0])
 	if c := mad.CounterAttrByID(a.id); c != nil {
 		c.SetPortSelect(e.buf[mad.PMDataOff:], uint8(t.port))

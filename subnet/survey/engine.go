@@ -3,6 +3,7 @@ package survey
 import (
 	"fmt"
 
+	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
@@ -42,16 +43,8 @@ func (c *Config) fill() {
 	}
 }
 
-// Send is a datagram that the engine wants to be sent, in the terms of package madrpc.
-type Send struct {
-	Env mad.Envelope
-	// Data is valid until the next call to the engine.
-	Data    []byte
-	Timeout ib.Time
-	Retries int
-	// Cookie comes back with the answer.
-	Cookie uint64
-}
+// Send is a datagram that the engine wants to be sent. Its Data is valid until the next call to the engine.
+type Send = madrpc.Message
 
 // Stage is how far a survey is.
 type Stage uint8
@@ -145,10 +138,7 @@ type Engine struct {
 
 	tasks    []task // of the stage
 	at       int    // those before are sent
-	slots    []slot
-	free     []uint32
-	gen, tid uint32
-	inFlight int
+	asked    madrpc.Asked[task]
 	answered int // in this stage
 	buf      [mad.Size]byte
 
@@ -165,11 +155,6 @@ type memory struct {
 	// behind is what answers behind each port, of switches and of the asker's own node.
 	behind []behind
 	perf   perfCaps
-}
-
-type slot struct {
-	task
-	gen uint32
 }
 
 // strikesMax is after how many questions in succession without an answer a node is asked no more in a stage: a node
@@ -225,11 +210,11 @@ func (e *Engine) push(t task) { e.tasks = append(e.tasks, t) }
 func (e *Engine) PollSend(now ib.Time, out *Send) bool {
 	e.clock(now)
 	for e.stage != StageDone {
-		if e.inFlight >= e.cfg.Window {
+		if e.asked.Len() >= e.cfg.Window {
 			return false
 		}
 		if e.at == len(e.tasks) {
-			if e.inFlight > 0 {
+			if e.asked.Len() > 0 {
 				return false
 			}
 			e.quiet()
@@ -247,7 +232,6 @@ func (e *Engine) PollSend(now ib.Time, out *Send) bool {
 			e.answered++
 			continue
 		}
-		e.inFlight++
 		e.s.Asked++
 		return true
 	}
@@ -266,7 +250,6 @@ func (e *Engine) write(t task, out *Send) bool {
 	a := attrs[t.what]
 	*out = Send{Timeout: e.cfg.Timeout, Retries: e.cfg.Retries}
 	clear(e.buf[:])
-	e.tid++
 	switch a.class {
 	case mad.ClassSMDirect:
 		route, ok := e.route(t)
@@ -274,8 +257,8 @@ func (e *Engine) write(t task, out *Send) bool {
 			return false
 		}
 		out.Env = mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}
-		b, err := (&mad.SMP{Method: mad.MethodGet, Attr: a.id, Modifier: t.mod, TID: uint64(e.tid), MKey: e.key(t),
-			Directed: true, Path: route}).Append(e.buf[:0])
+		b, err := (&mad.SMP{Method: mad.MethodGet, Attr: a.id, Modifier: t.mod, MKey: e.key(t), Directed: true,
+			Path: route}).Append(e.buf[:0])
 		if err != nil {
 			return false
 		}
@@ -286,7 +269,8 @@ func (e *Engine) write(t task, out *Send) bool {
 		out.Data = e.levelsRequest(t, &out.Env)
 		out.Timeout *= 10 // a table takes a while to make
 	}
-	out.Cookie = e.remember(t)
+	out.Cookie = e.asked.Put(t)
+	mad.View(out.Data).SetTID(madrpc.TransactionOf(out.Cookie))
 	return true
 }
 
@@ -309,32 +293,13 @@ func (e *Engine) key(t task) uint64 {
 	return e.cfg.Keys.Port(n.Info.NodeGUID, port)
 }
 
-func (e *Engine) remember(t task) uint64 {
-	e.gen++
-	if e.gen == 0 {
-		e.gen = 1
-	}
-	if n := len(e.free); n > 0 {
-		at := e.free[n-1]
-		e.free = e.free[:n-1]
-		e.slots[at] = slot{t, e.gen}
-		return uint64(e.gen)<<32 | uint64(at)
-	}
-	e.slots = append(e.slots, slot{t, e.gen})
-	return uint64(e.gen)<<32 | uint64(len(e.slots)-1)
-}
-
 // HandleReply takes the answer to a question, nil if there was none.
 func (e *Engine) HandleReply(now ib.Time, cookie uint64, data []byte) {
 	e.clock(now)
-	at := uint32(cookie)
-	if int(at) >= len(e.slots) || e.slots[at].gen != uint32(cookie>>32) || e.slots[at].gen == 0 {
+	t, ok := e.asked.Take(cookie)
+	if !ok {
 		return
 	}
-	t := e.slots[at].task
-	e.slots[at].gen = 0
-	e.free = append(e.free, at)
-	e.inFlight--
 	e.answered++
 	least := mad.Size
 	if attrs[t.what].class == mad.ClassSA {

@@ -53,7 +53,7 @@ func (e *Engine) levelsRequest(t task, env *mad.Envelope) []byte {
 		PKeyIndex: e.perf.pkeyIndex}
 	h := mad.Header{
 		BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: mad.MethodGetTable,
-		AttributeID: mad.AttrPathRecord, TransactionID: uint64(e.tid),
+		AttributeID: mad.AttrPathRecord,
 	}
 	b := h.Append(e.buf[:0])
 	b = (&mad.RMPP{}).Append(b)

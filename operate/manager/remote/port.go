@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
+	"softib/driver/madloop"
 	"softib/internal/inbox"
 	"softib/node/inspect"
 	"softib/node/madrpc"
@@ -22,22 +24,15 @@ type port struct {
 	t      madrpc.Transport
 	window int
 	mkey   uint64
-	agents map[mad.Class]madrpc.AgentID
+	agents madrpc.Agents
 
 	mu      sync.Mutex
-	queue   []sending
-	waiting map[uint64]waiting // by cookie
-	cookie  uint64
+	queue   []madrpc.Message // requests that wait to be sent
+	waiting madrpc.Asked[waiting]
 	err     error // why it has ended
 
 	bell chan struct{} // there is something to send
 	done chan struct{} // it has ended
-}
-
-// sending is a request that waits to be sent.
-type sending struct {
-	class mad.Class
-	m     madrpc.Message
 }
 
 // waiting is whose a request is.
@@ -57,18 +52,12 @@ var classes = []madrpc.Registration{
 
 // openPort registers at a transport.
 func openPort(t madrpc.Transport, window int, mkey uint64) (*port, error) {
-	p := &port{
-		t: t, window: window, mkey: mkey, agents: map[mad.Class]madrpc.AgentID{}, waiting: map[uint64]waiting{},
-		bell: make(chan struct{}, 1), done: make(chan struct{}),
+	agents, err := madrpc.RegisterAll(classes, t.Register)
+	if err != nil {
+		return nil, fmt.Errorf("remote: %w", err)
 	}
-	for _, c := range classes {
-		id, err := t.Register(c)
-		if err != nil {
-			return nil, fmt.Errorf("remote: class %s: %w", c.Class, err)
-		}
-		p.agents[c.Class] = id
-	}
-	return p, nil
+	return &port{t: t, window: window, mkey: mkey, agents: agents, bell: make(chan struct{}, 1),
+		done: make(chan struct{})}, nil
 }
 
 func ring(bell chan struct{}) {
@@ -80,24 +69,12 @@ func ring(bell chan struct{}) {
 
 // run has the transport until ctx ends or the transport fails.
 func (p *port) run(ctx context.Context) {
-	failing, _ := p.t.(interface{ Err() error })
-	err := ErrClosed
-	for ctx.Err() == nil {
-		sent := p.send()
-		if p.t.Poll(p.take) || sent {
-			continue
-		}
-		if failing != nil && failing.Err() != nil {
-			err = fmt.Errorf("remote: the port is gone: %w", failing.Err())
-			break
-		}
-		select {
-		case <-ctx.Done():
-		case <-p.bell:
-		case <-p.t.Bell():
-		}
+	l := madloop.Loop{Port: p.t, Send: p.send, Take: p.take, Wake: p.bell}
+	if err := l.Run(ctx); ctx.Err() == nil {
+		p.end(fmt.Errorf("remote: %w", err))
+		return
 	}
-	p.end(err)
+	p.end(ErrClosed)
 }
 
 // end gives all requests back.
@@ -105,29 +82,28 @@ func (p *port) end(err error) {
 	p.mu.Lock()
 	p.err = err
 	left := p.waiting
-	p.waiting, p.queue = map[uint64]waiting{}, nil
+	p.waiting, p.queue = madrpc.Asked[waiting]{}, nil
 	p.mu.Unlock()
 	close(p.done)
-	for _, w := range left { // each session gets its own, in whatever order
+	for w := range left.All() {
 		w.s.box.Put(madrpc.Delivery{Agent: w.agent, Kind: madrpc.Canceled, Cookie: w.cookie})
 	}
 }
 
 // send sends what the window lets through, and reports whether that was anything.
-func (p *port) send() bool {
-	any := false
+func (p *port) send(now ib.Time) (moved bool) {
 	for {
 		p.mu.Lock()
-		if len(p.queue) == 0 || len(p.waiting)-len(p.queue) >= p.window {
+		if len(p.queue) == 0 || p.waiting.Len()-len(p.queue) >= p.window {
 			p.mu.Unlock()
-			return any
+			return moved
 		}
-		s := p.queue[0]
+		m := p.queue[0]
 		p.queue = p.queue[1:]
 		p.mu.Unlock()
-		any = true
-		if err := p.t.Queue(p.t.Now(), p.agents[s.class], s.m); err != nil {
-			p.take(madrpc.Delivery{Kind: madrpc.Canceled, Cookie: s.m.Cookie})
+		moved = true
+		if err := p.t.Queue(now, p.agents.Of(&m), m); err != nil {
+			p.take(madrpc.Delivery{Kind: madrpc.Canceled, Cookie: m.Cookie})
 		}
 	}
 }
@@ -138,8 +114,7 @@ func (p *port) take(d madrpc.Delivery) {
 		return
 	}
 	p.mu.Lock()
-	w, ok := p.waiting[d.Cookie]
-	delete(p.waiting, d.Cookie)
+	w, ok := p.waiting.Take(d.Cookie)
 	p.mu.Unlock()
 	if !ok {
 		return
@@ -169,7 +144,8 @@ func (s *session) Now() ib.Time { return s.p.t.Now() }
 
 // Register makes an agent that asks; nobody is told what others ask of this port.
 func (s *session) Register(r madrpc.Registration) (madrpc.AgentID, error) {
-	if _, ok := s.p.agents[r.Class]; !ok || r.Methods != (madrpc.Methods{}) {
+	known := slices.ContainsFunc(classes, func(c madrpc.Registration) bool { return c.Class == r.Class })
+	if !known || r.Methods != (madrpc.Methods{}) {
 		return 0, fmt.Errorf("remote: class %s: want one of SMLID, SMDirect, SA and Perf, to ask and not to answer",
 			r.Class)
 	}
@@ -199,16 +175,17 @@ func (s *session) Send(id madrpc.AgentID, m madrpc.Message) error {
 	if p.err != nil {
 		return p.err
 	}
-	p.cookie++
-	p.waiting[p.cookie] = waiting{s, id, m.Cookie}
-	m.Cookie = p.cookie
+	if got := mad.View(m.Data).Class(); got != class {
+		return fmt.Errorf("remote: agent %d is asked to send a datagram of class %s: want %s", id, got, class)
+	}
+	m.Cookie = p.waiting.Put(waiting{s, id, m.Cookie})
 	m.Data = append([]byte(nil), m.Data...)
 	v := mad.View(m.Data)
-	v.SetTID(uint64(uint32(p.cookie))) // sessions share an agent, and must not share transactions
+	v.SetTID(madrpc.TransactionOf(m.Cookie)) // sessions share an agent, and must not share transactions
 	if class.IsSubnet() && len(m.Data) >= mad.Size && v.MKey() == 0 {
 		v.SetMKey(p.mkey)
 	}
-	p.queue = append(p.queue, sending{class, m})
+	p.queue = append(p.queue, m)
 	ring(p.bell)
 	return nil
 }
