@@ -15,6 +15,7 @@ import (
 	"softib/driver/span"
 	"softib/internal/patience"
 	"softib/node/hca"
+	"softib/node/inspect"
 	"softib/operate/manager"
 	"softib/operate/manager/ufm"
 	"softib/operate/status"
@@ -334,7 +335,7 @@ func (f *fabric) linkLines() []string {
 	}
 	var lines []string
 	for _, k := range order {
-		lines = append(lines, fmt.Sprintf("%d %s: %v, %g Gb/s of data", count[k], status.StateName(k.state), k.rate,
+		lines = append(lines, fmt.Sprintf("%d %s: %v, %g Gb/s of data", count[k], inspect.StateName(k.state), k.rate,
 			float64(k.rate.Mbps())/1000))
 	}
 	return lines

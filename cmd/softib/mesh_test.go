@@ -14,6 +14,7 @@ import (
 
 	"softib/driver/live"
 	"softib/internal/patience/patiencetest"
+	"softib/node/inspect"
 	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -104,7 +105,7 @@ func TestMeshFindsHoles(t *testing.T) {
 	if err := f.SetLink(h2, false); err != nil {
 		t.Fatal(err)
 	}
-	if links := linkStates(f); links["ACTIVE"] != 2 || links[status.StateName(ib.PortDown)] != 1 {
+	if links := linkStates(f); links["ACTIVE"] != 2 || links[inspect.StateName(ib.PortDown)] != 1 {
 		t.Errorf("links are %v", links)
 	}
 	if _, silent := f.devices(); silent != 1 {

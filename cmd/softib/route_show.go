@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/node/inspect"
 	"softib/operate/control"
 	"softib/operate/forwarding"
-	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/subnet/route"
 )
@@ -87,7 +87,7 @@ func entryWords(e *forwarding.Entry, t *terminal) (port, to string) {
 		return "0", "itself"
 	case e.State == "":
 		return fmt.Sprint(e.Port), t.red(e.To)
-	case e.State != status.StateName(ib.PortActive):
+	case e.State != inspect.StateName(ib.PortActive):
 		return fmt.Sprint(e.Port), e.To + " " + t.red(e.State)
 	}
 	return fmt.Sprint(e.Port), e.To

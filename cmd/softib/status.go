@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/node/inspect"
 	"softib/operate/control"
 	"softib/operate/status"
 	"softib/proto/ib"
@@ -224,9 +225,9 @@ func (s *statusText) printLinks(t *terminal) {
 	for _, k := range s.LinkKinds {
 		text := fmt.Sprintf("%d %s", k.Count, k.State)
 		switch k.State {
-		case status.StateName(ib.PortActive):
+		case inspect.StateName(ib.PortActive):
 			text = t.green(text)
-		case status.StateName(ib.PortDown):
+		case inspect.StateName(ib.PortDown):
 			l.say("%s", t.red(text))
 			continue
 		}

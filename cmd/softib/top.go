@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"softib/node/inspect"
 	"softib/operate/control"
 	"softib/operate/manager"
-	"softib/operate/status"
 	"softib/proto/ib"
 )
 
@@ -213,7 +213,8 @@ func topOf(m *manager.Manager, s *manager.Sample, by string, lines int, nodes ma
 	for _, i := range order {
 		r, p := m.Ports()[i], &s.Ports[i]
 		row := topRow{
-			Port: g.PortName(r), State: status.StateName(p.State), Xmit: float64(p.XmitBytes), Rcv: float64(p.RcvBytes),
+			Port: g.PortName(r), State: inspect.StateName(p.State),
+			Xmit: float64(p.XmitBytes), Rcv: float64(p.RcvBytes),
 			Pkts: float64(p.XmitPkts + p.RcvPkts),
 			Busy: p.Utilisation(), Wait: float64(p.Wait), Errors: float64(p.Errors),
 			Total: manager.ErrorTotal(&p.Counters),

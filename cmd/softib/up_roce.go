@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"softib/driver/roce"
+	"softib/node/inspect"
 	"softib/operate/control"
 	"softib/operate/status"
 	"softib/proto/ib"
@@ -132,10 +133,10 @@ func (f *roceFabric) status() (status.Status, error) {
 		i := status.Interface{Name: dev, State: "not held"}
 		if at := slices.IndexFunc(held, func(h roce.Held) bool { return h.Name == dev }); at >= 0 {
 			h := &held[at]
-			i = status.Interface{Name: dev, State: status.StateName(h.State), MTU: h.MTU.Bytes(), Addresses: h.Addrs,
+			i = status.Interface{Name: dev, State: inspect.StateName(h.State), MTU: h.MTU.Bytes(), Addresses: h.Addrs,
 				Programs: h.Programs, Packets: h.Counted.Sent, Bytes: h.Counted.SentBytes}
 		}
-		if i.State == status.StateName(ib.PortActive) {
+		if i.State == inspect.StateName(ib.PortActive) {
 			st.HostsActive++
 		}
 		st.Packets += i.Packets

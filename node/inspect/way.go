@@ -1,10 +1,15 @@
 package inspect
 
 import (
+	"strings"
+
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
 )
+
+// StateName is a port's state, or that of a link, as InfiniBand's tools shout it.
+func StateName(s ib.PortState) string { return strings.ToUpper(s.String()) }
 
 // WayHop is a cable that packets of a way cross.
 type WayHop struct {

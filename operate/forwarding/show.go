@@ -2,7 +2,6 @@ package forwarding
 
 import (
 	"fmt"
-	"strings"
 
 	"softib/node/inspect"
 	"softib/operate/manager"
@@ -174,11 +173,8 @@ func (b *Book) leadsTo(n *topo.Node, p ib.PortNum) (to, state string) {
 	}
 	x := &n.Ports[p]
 	if !x.Connected() {
-		return "no cable", stateName(ib.PortDown)
+		return "no cable", inspect.StateName(ib.PortDown)
 	}
 	far := topo.PortRef{Node: x.Peer, Port: x.PeerPort}
-	return b.g.PortName(far), stateName(stateOf(b.f, topo.PortRef{Node: n.Index, Port: p}, far))
+	return b.g.PortName(far), inspect.StateName(stateOf(b.f, topo.PortRef{Node: n.Index, Port: p}, far))
 }
-
-// stateName is a state as InfiniBand's tools shout it.
-func stateName(s ib.PortState) string { return strings.ToUpper(s.String()) }

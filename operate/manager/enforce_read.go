@@ -46,7 +46,7 @@ func (e *Enforcer) tablesWanted(sc scene, c concern, want *tenant.State) (list [
 		}
 		n := sc.sub.Nodes[at.Node]
 		p := &n.Ports[at.Port]
-		w := wantKeys{ref: ref, lid: p.Info.LID, blocks: blocksFor(int(n.Info.PartitionCap)), mkey: sc.keys.Of(g)}
+		w := wantKeys{ref: ref, lid: p.Info.LID, blocks: mad.PKeyBlocks(int(n.Info.PartitionCap)), mkey: sc.keys.Of(g)}
 		w.has, w.not = keysOf(g, c.ports[g], want)
 		if member := slices.ContainsFunc(want.Tenants,
 			func(t tenant.Tenant) bool { _, in := t.Member(g); return in }); member && g != sc.self {
@@ -64,14 +64,12 @@ func (e *Enforcer) tablesWanted(sc scene, c concern, want *tenant.State) (list [
 			continue
 		}
 		front.ref, front.lid, front.blocks = topo.PortRef{Node: e.port[sw.Ports[0].GUID].Node, Port: p.PeerPort},
-			sw.Ports[0].Info.LID, blocksFor(int(sw.Switch.PartitionEnforcementCap))
+			sw.Ports[0].Info.LID, mad.PKeyBlocks(int(sw.Switch.PartitionEnforcementCap))
 		front.base, front.mkey = true, sc.keys.Of(sw.Ports[0].GUID)
 		list = append(list, front)
 	}
 	return list
 }
-
-func blocksFor(capacity int) int { return (capacity + mad.PKeysPerBlock - 1) / mad.PKeysPerBlock }
 
 // keysOf splits the partitions that a change is about into those that a port is in then, with its membership, and those
 // that it is not in.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"softib/node/inspect"
 	"softib/node/link"
@@ -216,7 +215,7 @@ func (w *Route) inactive(f Fabric, way *inspect.Way) {
 	}
 	far := topo.PortRef{Node: x.Peer, Port: x.PeerPort}
 	w.Why, w.Next = fmt.Sprintf("the link from %s to %s is %s", g.PortName(at), g.PortName(far),
-		strings.ToUpper(min(state(at), state(far)).String())), adviseLinks
+		inspect.StateName(min(state(at), state(far)))), adviseLinks
 }
 
 // refused says why the port where packets end will not have them, if it will not.

@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
+	"softib/node/inspect"
 	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -111,9 +111,6 @@ func (f *Source) isActive(h *topo.Node) bool {
 	return false
 }
 
-// StateName is a port's state as InfiniBand's tools shout it.
-func StateName(s ib.PortState) string { return strings.ToUpper(s.String()) }
-
 // links looks at both ends of every cable.
 func (f *Source) links(s *Status) {
 	g := f.Graph()
@@ -127,7 +124,7 @@ func (f *Source) links(s *Status) {
 		a, _ := f.PortInfo(c.A)
 		b, _ := f.PortInfo(c.B)
 		state := min(a.PortState, b.PortState) // a cable is as far as the end that is behind
-		s.LinkStates[StateName(state)]++
+		s.LinkStates[inspect.StateName(state)]++
 		k := kind{state: state}
 		at := Link{A: g.PortName(c.A), B: g.PortName(c.B)}
 		if state == ib.PortDown {
@@ -148,7 +145,7 @@ func (f *Source) links(s *Status) {
 		return cmp.Or(cmp.Compare(b.state, a.state), cmp.Compare(b.rate.Mbps(), a.rate.Mbps()))
 	})
 	for _, k := range order {
-		l := LinkKind{State: StateName(k.state), Count: count[k]}
+		l := LinkKind{State: inspect.StateName(k.state), Count: count[k]}
 		if k.state != ib.PortDown {
 			l.Rate, l.Gbps = k.rate.String(), float64(k.rate.Mbps())/1000
 		}

@@ -57,6 +57,9 @@ const (
 
 var portStateNames = [NumPortState]string{"NoChange", "Down", "Initialize", "Armed", "Active"}
 
+// HasLink reports whether there is a link, in whatever state: management packets cross it.
+func (s PortState) HasLink() bool { return s >= PortInit && s <= PortActive }
+
 func (s PortState) String() string {
 	if s < NumPortState {
 		return portStateNames[s]

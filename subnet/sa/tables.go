@@ -113,12 +113,9 @@ func (a *Admin) listLFTs(q *query) mad.Status {
 	a.aim(q, lftLID)
 	var rec mad.LFTRecord
 	a.among(q, lftLID, func(r subnet.Ref, p *subnet.Port) bool {
-		lft, per := a.net.Nodes[r.Node].LFT, len(rec.LFT)
-		for b := 0; b*per < len(lft); b++ {
-			rec = mad.LFTRecord{LID: p.Info.LID, BlockNum: uint16(b)}
-			for i := copy(rec.LFT[:], lft[b*per:]); i < per; i++ {
-				rec.LFT[i] = mad.LFTNone
-			}
+		lft := a.net.Nodes[r.Node].LFT
+		for b := range mad.LFTBlocks(len(lft)) {
+			rec = mad.LFTRecord{LID: p.Info.LID, BlockNum: uint16(b), LFT: mad.LFTBlock(lft, b)}
 			if !a.add(q, &rec) {
 				return false
 			}

@@ -314,11 +314,11 @@ func (s *sweep) portReply(r *request, v mad.View) {
 		}
 		return
 	}
-	hadLink, mlnx := linked(p), p.Info.Mlnx
+	hadLink, mlnx := p.Info.PortState.HasLink(), p.Info.Mlnx
 	if _, err := p.Info.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil {
 		return
 	}
-	if r.port != 0 && !hadLink && linked(p) {
+	if r.port != 0 && !hadLink && p.Info.PortState.HasLink() {
 		s.m.want(s.m.now+s.m.cfg.Timeout, fmt.Sprintf("port %d of %s has got a link meanwhile", r.port, s.name(r.node)))
 	}
 	p.Info.Mlnx, p.Info.ClientReregister = mlnx, false

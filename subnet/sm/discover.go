@@ -353,7 +353,7 @@ func (s *sweep) foundPort(r *request, data []byte) {
 	}
 	self := i == s.self.Node && port == s.self.Port
 	if n.EndPort(port) == port && !self && p.Info.CapabilityMask&mad.CapIsSM != 0 &&
-		(port == 0 || p.Info.PortState >= ib.PortInit && p.Info.PortState <= ib.PortActive) {
+		(port == 0 || p.Info.PortState.HasLink()) {
 		s.push(probe{askManager, i, port, 0}) // in a switch too
 	}
 	if port == 0 {
@@ -362,7 +362,7 @@ func (s *sweep) foundPort(r *request, data []byte) {
 	if n.IsSwitch() {
 		p.GUID = n.Ports[0].GUID
 	}
-	if p.Info.PortState < ib.PortInit || p.Info.PortState > ib.PortActive {
+	if !p.Info.PortState.HasLink() {
 		s.lostLink(subnet.Ref{Node: i, Port: port})
 		return
 	}

@@ -155,7 +155,7 @@ func (m *Manager) lightSwitch(r *request, i int32, ask int) {
 	case 1:
 		*r = request{what: askPort, node: i, attr: mad.AttrPortInfo}
 	default:
-		blocks := (len(n.LFT) + mad.LFTPerBlock - 1) / mad.LFTPerBlock
+		blocks := mad.LFTBlocks(len(n.LFT))
 		*r = request{what: askTable, node: i, attr: mad.AttrLFT, mod: uint32(m.light.round % max(blocks, 1))}
 	}
 	m.directed(r, m.lightPathsNow()[i], m.mkey(n.Ports[0].GUID))

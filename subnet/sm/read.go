@@ -34,12 +34,9 @@ func (s *sweep) beginRead() {
 				continue
 			}
 			e := s.edit(i)
-			e.LFT = make([]ib.PortNum, int(top)+1)
-			for k := range e.LFT {
-				e.LFT[k] = mad.LFTNone
-			}
+			e.LFT = mad.NewLFT(top)
 			s.reads = append(s.reads, reading{ref: subnet.Ref{Node: i}, attr: mad.AttrLFT,
-				blocks: int(top)/mad.LFTPerBlock + 1})
+				blocks: mad.LFTBlocks(len(e.LFT))})
 		}
 	}
 	s.eachEnd(func(r subnet.Ref) {
@@ -99,11 +96,9 @@ func (s *sweep) readReply(r *request, v mad.View) {
 	block := int(r.mod & 0xFFFF)
 	switch r.attr {
 	case mad.AttrLFT:
-		n := s.edit(r.node)
-		for k, p := range data {
-			if at := block*mad.LFTPerBlock + k; at < len(n.LFT) {
-				n.LFT[at] = ib.PortNum(p)
-			}
+		var t mad.LFT
+		if _, err := t.Parse(data); err == nil {
+			t.PutInto(s.edit(r.node).LFT, block)
 		}
 	case mad.AttrPKeyTable:
 		var keys mad.PKeyTable

@@ -54,14 +54,14 @@ func (s *sweep) rechecked(r *request, v mad.View) {
 	n := s.nodes[r.node]
 	was := &n.Ports[r.port]
 	is := subnet.Port{Info: now}
-	fell := linked(was) && now.PortState < was.Info.PortState
+	fell := was.Info.PortState.HasLink() && now.PortState < was.Info.PortState
 	if fell {
 		// The switch may have started anew. What one would know that by (no address, a table that ends elsewhere, no
 		// active link) this sweep may have written since: only its table can tell.
 		s.missed(r.node)
 		s.m.doubt[n.Info.NodeGUID] = true
 	}
-	if fell || linked(&is) != linked(was) {
+	if fell || is.Info.PortState.HasLink() != was.Info.PortState.HasLink() {
 		s.m.wantLook(s.m.now, n.Info.NodeGUID, "a port of "+nodeName(n)+" has changed meanwhile")
 	}
 }

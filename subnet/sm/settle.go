@@ -74,7 +74,8 @@ func (s *sweep) agree() {
 				continue
 			}
 			far := &s.nodes[x.Peer].Ports[x.PeerPort]
-			if far.Peer == int32(i) && far.PeerPort == ib.PortNum(p) && linked(x) && linked(far) {
+			if far.Peer == int32(i) && far.PeerPort == ib.PortNum(p) && x.Info.PortState.HasLink() &&
+				far.Info.PortState.HasLink() {
 				if x.Info.PortState == ib.PortActive && far.Info.PortState == ib.PortInit {
 					s.silent++
 					s.problem("port %d of %s says that it is Active, and port %d of %s, at the other end, that it is "+
@@ -83,9 +84,9 @@ func (s *sweep) agree() {
 				}
 				continue
 			}
-			if linked(x) {
+			if x.Info.PortState.HasLink() {
 				says := "which says otherwise"
-				if linked(far) {
+				if far.Info.PortState.HasLink() {
 					s.twin(s.nodes[x.Peer].Info.NodeGUID, int32(i), ib.PortNum(p))
 				} else {
 					says = "which says that it has no link"
@@ -167,11 +168,6 @@ func (s *sweep) cutOff(node int32, port ib.PortNum) {
 		s.unlink(node, port)
 		s.unlink(p.Peer, p.PeerPort)
 	}
-}
-
-// linked reports whether a port's state allows a manager to use its link.
-func linked(p *subnet.Port) bool {
-	return p.Info.PortState >= ib.PortInit && p.Info.PortState <= ib.PortActive
 }
 
 // compact drops nodes that cannot be reached; all that are left get new numbers.

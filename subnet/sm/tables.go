@@ -66,12 +66,7 @@ func (s *sweep) coverRise() {
 			if covered[block{int32(at), b}] {
 				continue
 			}
-			w := route.Write{Switch: int32(at), Block: b}
-			row := s.was.LFT[at]
-			for k := copy(w.Entries[:], row[min(b*mad.LFTPerBlock, len(row)):]); k < len(w.Entries); k++ {
-				w.Entries[k] = mad.LFTNone
-			}
-			writes = append(writes, w)
+			writes = append(writes, route.Write{Switch: int32(at), Block: b, Entries: mad.LFTBlock(s.was.LFT[at], b)})
 		}
 	}
 	if len(writes) == 0 {
@@ -101,11 +96,8 @@ func (s *sweep) nextTable(r *request) bool {
 				continue
 			}
 			row := s.coldRow(int32(c.node))
-			if from := c.block * mad.LFTPerBlock; from < len(row) {
-				var b mad.LFT
-				for k := copy(b[:], row[from:]); k < len(b); k++ {
-					b[k] = mad.LFTNone
-				}
+			if c.block < mad.LFTBlocks(len(row)) {
+				b := mad.LFTBlock(row, c.block)
 				s.writeLFT(r, i, c.block, &b)
 				c.block++
 				return true

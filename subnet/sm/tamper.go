@@ -38,7 +38,7 @@ func (m *Manager) someKeys(round int) []keyBlock {
 		if t := m.sub.Port(r).Tables; t == nil || t.PKeys == nil {
 			return
 		}
-		for b := range (capacity + mad.PKeysPerBlock - 1) / mad.PKeysPerBlock {
+		for b := range mad.PKeyBlocks(capacity) {
 			all = append(all, keyBlock{r, b})
 		}
 	}
@@ -107,7 +107,7 @@ func (s *sweep) readKeysOf(r subnet.Ref, capacity int, unknown bool) {
 	if known && !s.rereads(r.Node) || !known && !unknown {
 		return
 	}
-	if blocks := (capacity + mad.PKeysPerBlock - 1) / mad.PKeysPerBlock; blocks > 0 {
+	if blocks := mad.PKeyBlocks(capacity); blocks > 0 {
 		s.reads = append(s.reads, reading{ref: r, attr: mad.AttrPKeyTable, blocks: blocks, again: known})
 	}
 }

@@ -116,7 +116,7 @@ type Port struct {
 
 // Linked reports whether the port says that its link is up, in whatever state.
 func (p *Port) Linked() bool {
-	return p.Known && p.Info.PortState >= ib.PortInit && p.Info.PortState <= ib.PortActive
+	return p.Known && p.Info.PortState.HasLink()
 }
 
 // Cabled reports whether the far end was found.

@@ -20,7 +20,7 @@ func (e *Engine) listManagers() {
 // listPartitions lists the blocks of partition tables: of end ports, and of switch ports that use theirs (IBA
 // 14.2.5.7).
 func (e *Engine) listPartitions() {
-	blocks := func(keys uint16) int { return max((int(keys)+mad.PKeysPerBlock-1)/mad.PKeysPerBlock, 1) }
+	blocks := func(keys uint16) int { return max(mad.PKeyBlocks(int(keys)), 1) }
 	for i, n := range e.s.Nodes {
 		for p := range n.Ports {
 			x := &n.Ports[p]
@@ -56,11 +56,8 @@ func (e *Engine) listTables() {
 			continue
 		}
 		n = e.edit(int32(i))
-		n.LFT = make([]ib.PortNum, int(n.Switch.LinearFDBTop)+1)
-		for l := range n.LFT {
-			n.LFT[l] = mad.LFTNone
-		}
-		for b := 0; b*mad.LFTPerBlock < len(n.LFT); b++ {
+		n.LFT = mad.NewLFT(n.Switch.LinearFDBTop)
+		for b := range mad.LFTBlocks(len(n.LFT)) {
 			e.push(task{what: askLFT, node: int32(i), mod: uint32(b)})
 		}
 	}
@@ -147,7 +144,7 @@ func (e *Engine) tableReply(t task, data []byte) {
 	case askLFT:
 		var b mad.LFT
 		if _, err := b.Parse(data); err == nil && n.LFT != nil {
-			copy(n.LFT[int(t.mod)*mad.LFTPerBlock:], b[:])
+			b.PutInto(n.LFT, int(t.mod))
 		}
 	case askSLtoVL:
 		var b mad.SLtoVL

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"softib/node/inspect"
 	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -197,8 +198,8 @@ func (h *shape) changes(was, now *view) (list []manager.Event) {
 			if after < before {
 				s = manager.Warning
 			}
-			add(s, link, fmt.Sprintf("the link %s is %s; it was %s", link, strings.ToUpper(after.String()),
-				strings.ToUpper(before.String())))
+			add(s, link, fmt.Sprintf("the link %s is %s; it was %s", link, inspect.StateName(after),
+				inspect.StateName(before)))
 		}
 	}
 	if more > 0 {
