@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"softib/driver/machine"
 	"softib/node/hca"
 	"softib/proof/workload"
 	"softib/proto/ib"
@@ -35,6 +36,7 @@ func small() Scenario {
 	c.Flows[0].Ops = ops
 	return Scenario{
 		Seed: 1, Topo: "star:2", MTU: ib.MTU4096, Buffer: 8, VLs: 1, Calm: true,
+		Machine: machine.Config{Habits: []machine.Habit{machine.Polls}},
 		Work: workload.Spec{Seed: 7, Hosts: 2, PKeys: [][]ib.PKey{{ib.PKeyDefault}, {ib.PKeyDefault}},
 			Conns: []workload.Conn{c}},
 	}
@@ -44,15 +46,15 @@ func small() Scenario {
 func newStage(t *testing.T, sc *Scenario) *stage {
 	t.Helper()
 	c := &scene{sc: sc, qps: map[*workload.End]*endState{}}
-	s, err := sc.build(sc.graph(), nil, false)
+	m, err := sc.build(sc.graph(), nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.sim, c.world = s.sim, s
+	c.sim, c.machine = m.Sim, m
 	st := &stage{scene: c, mem: newMemory(c)}
 	st.last = panel{&witness{scene: c}, newCompletion(c), newStatus(c), newDelivery(c), st.mem, &credit{scene: c},
 		&drops{scene: c}}
-	if c.run, err = workload.New(s, &sc.Work, st.last); err != nil {
+	if c.run, err = workload.New(m, &sc.Work, st.last); err != nil {
 		t.Fatal(err)
 	}
 	st.mem.begin()

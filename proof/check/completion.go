@@ -221,7 +221,7 @@ func (s *status) unexplained(now ib.Time, o *workload.OpState, st hca.WCStatus) 
 
 // losesNothing reports whether packets come to their ends, late or not: then tries fail by timers alone.
 func (s *status) losesNothing() bool {
-	return s.sc.Machine != nil && s.sc.Machine.Direct == 100 && s.misused[workload.DeregLocal] == 0
+	return s.sc.Machine.Direct == 100 && s.misused[workload.DeregLocal] == 0
 }
 
 // retries says why a conn should not have run out of tries; empty if there was
@@ -239,15 +239,13 @@ func (s *status) retries(now ib.Time, conn *workload.Conn, f *workload.FlowState
 	// that was overtaken by more than an adapter keeps, and asked for again.
 	tries := int(conn.Retry) + 1
 	since := now - 2*ib.Time(tries+1)*ib.AckTimeout(conn.Timeout) - 5*ib.Millisecond
-	if m := s.world.machine; m != nil {
-		// An endpoint puts its timers off as long as any peer has packets of it to look at.
-		since -= m.Endpoint(f.From.Host).PutOff()
-		if m.Stalled(f.From.Host, since) || m.Stalled(f.To.Host, since) {
-			return "" // nobody did its work
-		}
-		if posted(f, workload.DeregLocal) {
-			return "" // a payload by reference that was taken back is a lost packet
-		}
+	// An endpoint puts its timers off as long as any peer has packets of it to look at.
+	since -= s.machine.Endpoint(f.From.Host).PutOff()
+	if s.machine.Stalled(f.From.Host, since) || s.machine.Stalled(f.To.Host, since) {
+		return "" // nobody did its work
+	}
+	if posted(f, workload.DeregLocal) {
+		return "" // a payload by reference that was taken back is a lost packet
 	}
 	if n := s.harmed(since, f) + s.gaps(f); n < tries {
 		return fmt.Sprintf("%d tries failed, but only %d faults have hit the two hosts since %v", tries, n,

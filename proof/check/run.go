@@ -96,21 +96,18 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 		sink = rec
 		defer func() { res.Packets = rec.lines() }()
 	}
-	w, err := sc.build(g, sink, opt.wireExact)
+	m, err := sc.build(g, sink, opt.wireExact)
 	if err != nil {
 		c.report("scenario", nil, "%v", err)
 		return res
 	}
-	s := w.sim
-	c.sim, c.world = s, w
-	if w.machine != nil {
-		defer w.machine.Close()
-	}
+	c.sim, c.machine = m.Sim, m
+	defer m.Close()
 	mem := newMemory(c)
 	tally := &counter{scene: c}
 	all := panel{&witness{scene: c}, tally, newCompletion(c), newStatus(c), newDelivery(c), mem, &credit{scene: c},
 		part, order, &drops{scene: c}}
-	r, err := workload.New(w, &sc.Work, all)
+	r, err := workload.New(m, &sc.Work, all)
 	if err != nil {
 		c.report("scenario", nil, "%v", err)
 		return res
@@ -124,7 +121,7 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 	mem.begin()
 	h := &history{scene: c, all: all}
 	h.play()
-	res.Hash, res.Hops, res.End = w.hash(), s.Hops(), s.Now()
+	res.Hash, res.Hops, res.End = m.TraceHash(), m.Hops(), m.Now()
 	res.Ops, _ = sc.Work.Totals()
 	res.Tally = tally.finish()
 	res.Tally.Detours = order.detours
@@ -158,7 +155,7 @@ func (h *history) play() {
 			h.unfinished("does not end: it is " + fmt.Sprint(s.Now()-h.sc.Quiet()) + " after the last fault")
 			return
 		}
-		w := h.world.next(min(limit, s.Now()+slice))
+		w := h.machine.Next(min(limit, s.Now()+slice))
 		if w.Kind == sim.WakeIdle {
 			h.unfinished("will never end: nothing is left to happen")
 			break
@@ -166,10 +163,8 @@ func (h *history) play() {
 		h.handle(w)
 	}
 	rested := h.rest()
-	if m := h.world.machine; m != nil {
-		for _, text := range append(m.Neglected, m.Early...) {
-			h.report(progressName, nil, "%s", text)
-		}
+	for _, text := range append(h.machine.Neglected, h.machine.Early...) {
+		h.report(progressName, nil, "%s", text)
 	}
 	if !rested {
 		return
@@ -193,9 +188,7 @@ func (h *history) handle(w sim.Wake) {
 		return
 	}
 	if w.ID >= timerStop {
-		if m := h.world.machine; m != nil {
-			m.Kill(int(w.ID &^ timerStop))
-		}
+		h.machine.Kill(int(w.ID &^ timerStop))
 		h.run.Stop(int(w.ID &^ timerStop))
 		return
 	}
@@ -209,15 +202,13 @@ func (h *history) handle(w sim.Wake) {
 // after the load.
 func (h *history) rest() bool {
 	s := h.sim
-	if m := h.world.machine; m != nil {
-		m.Rest()
-	}
+	h.machine.Rest()
 	limit := max(s.Now(), h.sc.Quiet()) + boundRest
 	if h.sc.AlwaysRefresh {
 		limit -= boundRest - 20*ib.Millisecond // it never falls silent
 	}
 	for s.Now() < limit {
-		w := h.world.next(min(limit, s.Now()+slice))
+		w := h.machine.Next(min(limit, s.Now()+slice))
 		if w.Kind == sim.WakeIdle {
 			return true
 		}

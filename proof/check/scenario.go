@@ -53,9 +53,8 @@ type Scenario struct {
 	Calm   bool
 	Faults []Fault
 	Work   workload.Spec
-	// Machine is the computer whose processes the hosts are, driven as those of users are. Scenarios from before there
-	// were any have none: the simulation drives their adapters itself.
-	Machine *machine.Config
+	// Machine is the computer whose processes the hosts are, driven as those of users are.
+	Machine machine.Config
 }
 
 // FaultKind sorts faults.
@@ -97,10 +96,7 @@ func (f Fault) String() string {
 
 // Quiet is when the last fault is over.
 func (sc *Scenario) Quiet() ib.Time {
-	t := ib.Time(0)
-	if sc.Machine != nil {
-		t = sc.Machine.Until + sc.Machine.StallMax
-	}
+	t := sc.Machine.Until + sc.Machine.StallMax
 	for i := range sc.Faults {
 		t = max(t, sc.Faults[i].At+sc.Faults[i].For)
 	}
@@ -209,7 +205,7 @@ func (sc *Scenario) drawDragonfly(hosts int) bool {
 // drawMachine draws a computer. It reports whether cables go wrong as well: where all ways are direct no packet crosses
 // one.
 func (sc *Scenario) drawMachine(rng *rand.Rand, hosts int, faulty bool) bool {
-	m := &machine.Config{Seed: sc.Seed, Direct: [...]int{0, 0, 50, 100, 100}[rng.IntN(5)]}
+	m := machine.Config{Seed: sc.Seed, Direct: [...]int{0, 0, 50, 100, 100}[rng.IntN(5)]}
 	if sc.Engines != "" {
 		m.Direct = 0 // lanes are of cables
 	}
@@ -323,27 +319,10 @@ func (sc *Scenario) drawFaults(rng *rand.Rand, g *topo.Graph) {
 
 // build makes the simulation of a scenario, up and routed, with its faults
 // planned.
-func (sc *Scenario) build(g *topo.Graph, sink fabric.Sink, wireExact bool) (world, error) {
-	if sc.Machine == nil {
-		s, err := sc.buildFabric(g, sink, wireExact, nil)
-		return world{Fabric: workload.Bare{Sim: s}, sim: s, next: s.Next, hash: s.TraceHash}, err
-	}
-	m, err := machine.New(*sc.Machine, func(newHost func(*topo.Node) sim.Host) (*sim.Sim, error) {
+func (sc *Scenario) build(g *topo.Graph, sink fabric.Sink, wireExact bool) (*machine.Machine, error) {
+	return machine.New(sc.Machine, func(newHost func(*topo.Node) sim.Host) (*sim.Sim, error) {
 		return sc.buildFabric(g, sink, wireExact, newHost)
 	})
-	if err != nil {
-		return world{}, err
-	}
-	return world{Fabric: m, sim: m.Sim, machine: m, next: m.Next, hash: m.TraceHash}, nil
-}
-
-// world is where a scenario happens.
-type world struct {
-	workload.Fabric
-	sim     *sim.Sim
-	machine *machine.Machine // nil if there is none
-	next    func(until ib.Time) sim.Wake
-	hash    func() uint64
 }
 
 func (sc *Scenario) buildFabric(g *topo.Graph, sink fabric.Sink, wireExact bool,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"softib/driver/machine"
 	"softib/driver/sim"
 	"softib/node/hca"
 	"softib/proof/workload"
@@ -26,12 +27,12 @@ const violationsMax = 16
 
 // scene is what the checkers of one run share.
 type scene struct {
-	sc    *Scenario
-	sim   *sim.Sim
-	world world
-	run   *workload.Runner
-	found []Violation
-	more  int
+	sc      *Scenario
+	sim     *sim.Sim
+	machine *machine.Machine // whose fabric sim is
+	run     *workload.Runner
+	found   []Violation
+	more    int
 
 	// misused: ops that are wrong on purpose were posted, by kind.
 	misused [workload.NumMisuse]int

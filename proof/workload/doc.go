@@ -4,7 +4,7 @@
 //
 // A Spec is a load as plain data, so that it can be printed, cut down and run
 // again. Generate draws one. A Runner sets its objects up on the adapters
-// of a sim.Sim, posts, polls and reacts to what Next reports; it tells an Observer
+// of a Fabric, posts, polls and reacts to what Next reports; it tells an Observer
 // everything that a program could have seen. It judges nothing: what should have
 // happened is package check's to say.
 //

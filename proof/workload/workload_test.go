@@ -154,7 +154,7 @@ func TestRunner(t *testing.T) {
 		spec := Generate(rand.New(rand.NewPCG(seed, 2)),
 			Shape{Hosts: 5, Conns: 12, Ops: 20, Bytes: 1 << 20, MTU: ib.MTU4096, Calm: true})
 		l := &listener{}
-		r, err := New(Bare{s}, &spec, l)
+		r, err := New(bare{s}, &spec, l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,46 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := s.BringUp(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Bare{s}, &Spec{Hosts: 3}, &listener{}); err == nil {
+	if _, err := New(bare{s}, &Spec{Hosts: 3}, &listener{}); err == nil {
 		t.Error("three hosts on a fabric of two")
 	}
 }
+
+// bare is a simulation that drives its adapters itself: programs do nothing but post and poll, in no time.
+type bare struct{ *sim.Sim }
+
+// Engine is a host's adapter.
+func (b bare) Engine(host int) *hca.HCA {
+	h, _ := b.Host(host).(*hca.HCA)
+	return h
+}
+
+// SetPKeys writes the adapter's table.
+func (b bare) SetPKeys(host int, keys []ib.PKey) {
+	p := *b.Engine(host).Port(1)
+	p.PKeys = keys
+	b.Engine(host).SetPort(1, p)
+}
+
+// Use is the adapter as it is.
+func (b bare) Use(host int) *hca.HCA { return b.Engine(host) }
+
+// PostSend posts a request.
+func (b bare) PostSend(host int, q *hca.QP, wr *hca.SendWR) error {
+	return b.Engine(host).PostSend(q, wr)
+}
+
+// Outstanding is what the adapter says.
+func (b bare) Outstanding(_ int, q *hca.QP) int { return q.Outstanding() }
+
+// Still is never so.
+func (b bare) Still(int) bool { return false }
+
+// Arm asks for an event.
+func (b bare) Arm(_ int, cq *hca.CQ) { cq.ReqNotify(false) }
+
+// Poll takes completions.
+func (b bare) Poll(_ int, cq *hca.CQ, out []hca.WC) int { return cq.Poll(out) }
+
+// PollEvent takes an event.
+func (b bare) PollEvent(host int) (hca.Event, bool) { return b.Engine(host).PollEvent() }
