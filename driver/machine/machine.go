@@ -79,6 +79,7 @@ const (
 	doWatch
 	doChore
 	doAwait
+	doManage
 )
 
 // Machine is a fabric with its programs.
@@ -214,6 +215,8 @@ func (m *Machine) Next(until ib.Time) sim.Wake {
 			m.watch()
 		case doRenew:
 			p.renew(int(w.ID >> 16 & 0xFFFFFFFF))
+		case doManage:
+			m.Learn(host)
 		}
 	}
 }

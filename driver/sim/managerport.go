@@ -5,7 +5,6 @@ import (
 
 	"softib/fabric"
 	"softib/node/agent"
-	"softib/node/hca"
 	"softib/node/link"
 	"softib/node/madrpc"
 	"softib/proto/ib"
@@ -62,7 +61,7 @@ func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
 		return fmt.Errorf("sim: manager at host %d: want 0 to %d", host, s.NumHosts()-1)
 	}
 	h := &s.hosts[host]
-	if _, ok := h.eng.(*hca.HCA); !ok {
+	if s.Adapter(host) == nil {
 		return fmt.Errorf("sim: manager at host %d: its engine is no adapter", host)
 	}
 	if h.manager != nil {

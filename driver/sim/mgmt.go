@@ -60,6 +60,9 @@ func (s *Sim) manager(node int) *manager {
 	return m
 }
 
+// Adapter is a host's adapter as management sees it; nil if it has none.
+func (s *Sim) Adapter(host int) *hca.HCA { return adapterOf(s.hosts[host].eng) }
+
 // adapterOf is the adapter of a host as management sees it, nil if it has none: the engine itself, or what it says.
 func adapterOf(e Host) *hca.HCA {
 	switch e := e.(type) {

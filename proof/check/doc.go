@@ -21,7 +21,7 @@
 //
 // A Management is a history of another kind: a fabric that subnet managers bring up by packets, managers that die, come
 // back and hand over, management packets that are lost, links that flap, switches that forget, agents that fall silent,
-// and some RC connections. RunManagement lets it happen under
+// and some RC connections between programs. RunManagement lets it happen under
 //
 //	loop         after each write of a table or a port's state no LID leads packets round in a circle
 //	credit loop  the channel dependencies of the tables in force have no cycle, between two tables and after each sweep

@@ -2,7 +2,9 @@ package check
 
 import (
 	"fmt"
+	"math/rand/v2"
 
+	"softib/driver/machine"
 	"softib/driver/sim"
 	"softib/fabric"
 	"softib/proto/ib"
@@ -168,6 +170,18 @@ func (sc *Management) config(k int, memory sm.Memory) sim.ManagerConfig {
 	}}
 	sc.guardKeys(sc.Managers[k].Host, &c)
 	sc.turn(k, &c)
+	return c
+}
+
+// machine is the computer whose processes the hosts are. Their ways lead over the cables, whose tables are what it is
+// about. They stand still for less than hasty connections bear with.
+func (sc *Management) machine() machine.Config {
+	rng := rand.New(rand.NewPCG(sc.Seed, 0x3AC4))
+	c := machine.Config{Seed: sc.Seed, Until: ib.Never, Renews: [...]ib.Time{0, 200 * ib.Microsecond}[rng.IntN(2)],
+		Stalls: [...]int{0, 100, 1000}[rng.IntN(3)], StallMax: ib.Millisecond}
+	for range 8 {
+		c.Habits = append(c.Habits, machine.Habit(rng.IntN(int(machine.NumHabit))))
+	}
 	return c
 }
 

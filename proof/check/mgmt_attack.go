@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"softib/driver/sim"
-	"softib/node/hca"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -238,7 +237,7 @@ func (r *reign) crosses(a, b int) (ib.PKey, bool) {
 }
 
 // keys is the table of a host's adapter.
-func (r *reign) keys(host int) []ib.PKey { return r.sim.Host(host).(*hca.HCA).Port(1).PKeys }
+func (r *reign) keys(host int) []ib.PKey { return r.sim.Adapter(host).Port(1).PKeys }
 
 // strayed says whose partitions are not what they should be in a fabric that is left alone.
 func (r *reign) strayed() string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"softib/driver/machine"
 	"softib/driver/sim"
 	"softib/fabric"
 	"softib/node/hca"
@@ -108,19 +109,23 @@ func runManagement(sc *Management, opt runOptions) (res Result) {
 		res.Violations, res.More, res.Log = r.found, r.more, r.log
 	}()
 	g := sc.graph()
-	s, err := sim.New(g, sim.Config{
-		Seed: sc.Seed, WireExact: opt.wireExact, HashPayload: true, AgentTime: sc.AgentTime,
-		Port: link.Config{MTUCap: ib.MTU1024, VLCap: sc.VLs},
+	m, err := machine.New(sc.machine(), func(newHost func(*topo.Node) sim.Host) (*sim.Sim, error) {
+		return sim.New(g, sim.Config{
+			Seed: sc.Seed, NewHost: newHost, WireExact: opt.wireExact, HashPayload: true, AgentTime: sc.AgentTime,
+			Port: link.Config{MTUCap: ib.MTU1024, VLCap: sc.VLs},
+		})
 	})
 	if err != nil {
 		r.report("scenario", nil, "%v", err)
 		return res
 	}
+	defer m.Close()
+	s := m.Sim
 	look := sc.config(0, sm.Memory{}).Config
 	if sc.Turns {
 		look.MKey = 0 // a key would say whose turn it is
 	}
-	r.sim, r.t, r.cables = s, newTables(s, look), g.Cables()
+	r.sim, r.machine, r.t, r.cables = s, m, newTables(s, look), g.Cables()
 	s.Watch(r)
 	s.SetTerms(look.Terms)
 	s.LinksUp()
@@ -130,7 +135,7 @@ func runManagement(sc *Management, opt runOptions) (res Result) {
 	for _, t := range r.talks {
 		r.tally.Messages += uint64(t.n)
 	}
-	res.Hash, res.Hops, res.End, res.Ops = s.TraceHash(), s.Hops(), s.Now(), int(r.tally.Messages)
+	res.Hash, res.Hops, res.End, res.Ops = m.TraceHash(), s.Hops(), s.Now(), int(r.tally.Messages)
 	res.Tally.Faults, res.Tally.Drops, res.Tally.Mgmt = s.FaultCounts(), s.Drops(), r.tally
 	return res
 }
@@ -186,19 +191,13 @@ func (r *reign) play() {
 func (r *reign) failed() bool { return len(r.found) > 0 || r.sim.Hops() > hopsMax }
 
 // step lets things happen until there is something to handle, or until has come. There always is something to happen:
-// a master looks after its switches, and a standby after its master.
-func (r *reign) step(until ib.Time) {
-	w := r.sim.Next(until)
-	if w.Kind == sim.WakeIdle {
-		r.report(convergeName, nil, "nothing is left to happen: all managers sleep for ever")
-	}
-	r.handle(w)
-}
+// a master looks after its switches, a standby after its master, and the machine after its processes.
+func (r *reign) step(until ib.Time) { r.handle(r.machine.Next(until)) }
 
 func (r *reign) handle(w sim.Wake) {
 	switch {
 	case w.Kind == sim.WakeHost:
-		drainEvents(r.sim.Host(w.Host).(*hca.HCA))
+		r.look(w.Host)
 	case w.Kind == sim.WakeTimer:
 		i := int(w.ID &^ timerKinds)
 		switch w.ID & timerKinds {
@@ -222,7 +221,7 @@ func (r *reign) handle(w sim.Wake) {
 			}
 			r.start(i, sm.Memory{})
 		case timerTalk:
-			r.turn(r.talks[i])
+			r.talk(r.talks[i])
 		case timerAttack:
 			r.attack(i)
 		case timerCease:
@@ -344,6 +343,9 @@ func (r *reign) Served(node int, q *sim.Request) {
 	r.checkTurn(node, q)
 	if !q.Set {
 		return
+	}
+	if host := r.t.host(node); host >= 0 {
+		r.machine.Managed(host)
 	}
 	attr, mod := q.Attr, q.Mod
 	if attr == mad.AttrPKeyTable || attr == mad.AttrPortInfo {
@@ -536,6 +538,9 @@ func (r *reign) finish() {
 	for !r.failed() && r.sim.Now() < limit && r.talking() {
 		r.step(min(limit, r.sim.Now()+slice))
 	}
+	for _, text := range append(r.machine.Neglected, r.machine.Early...) {
+		r.report(trafficName, nil, "%s", text)
+	}
 	for _, t := range r.talks {
 		switch {
 		case r.moved(t) || !r.quiet:
@@ -570,14 +575,19 @@ func (r *reign) talking() bool {
 
 // connect sets the connections up.
 func (r *reign) connect() {
+	for host := range r.sim.NumHosts() {
+		r.machine.Learn(host)
+	}
 	for i := range r.sc.Conns {
 		c := &r.sc.Conns[i]
-		t, err := newTalk(r.sim, i, c, [2]ib.SL{r.level(c.From, c.To), r.level(c.To, c.From)})
+		t, err := newTalk(r.machine, i, c, [2]ib.SL{r.level(c.From, c.To), r.level(c.To, c.From)})
 		if err != nil {
 			r.report("scenario", nil, "%v", err)
 			return
 		}
 		r.talks = append(r.talks, t)
+		r.machine.Wake(c.From)
+		r.machine.Wake(c.To)
 		r.sim.At(r.sim.Now()+c.Every, timerTalk|uint64(i))
 	}
 }
@@ -598,10 +608,36 @@ func (r *reign) level(from, to int) ib.SL {
 	return 0
 }
 
-// turn is a connection's turn: it takes the completion of one message and sends the next.
-func (r *reign) turn(t *talk) {
-	done, wrong := t.poll(r.sim.Now())
-	if done {
+// look is a step of a host's program: it takes what its connections have completed. One that is only written to need
+// not look again.
+func (r *reign) look(host int) {
+	for _, ok := r.machine.PollEvent(host); ok; _, ok = r.machine.PollEvent(host) {
+	}
+	writes := false
+	for _, t := range r.talks {
+		if t.From == host {
+			writes = true
+			r.took(t)
+		}
+	}
+	if writes {
+		r.machine.Wake(host)
+	}
+}
+
+// took takes the completion of a connection's message, if it is there.
+func (r *reign) took(t *talk) {
+	done, wrong := t.poll(r.machine)
+	switch {
+	case wrong != "":
+		r.report(trafficName, nil, "%v: %s", t, wrong)
+	case done && t.failed != hca.WCSuccess:
+		if (t.Patient || !t.excused && t.sentAt > max(r.blind, r.headless) &&
+			r.changesSince(t.sentAt-r.sc.SweepInterval) < 2 && !r.inGap(t.sentAt)) && !r.moved(t) {
+			r.report(trafficName, nil, "%v has failed: message %d, sent %v before, ended with %v; %s", t, t.n,
+				r.sim.Now()-t.sentAt, t.failed, r.whereabouts(t))
+		}
+	case done:
 		// While tables change a way may be closed for a moment; then this is the one that the next message will wait
 		// for.
 		t.way = t.way[:0]
@@ -610,27 +646,20 @@ func (r *reign) turn(t *talk) {
 			t.way = append(t.way, list...)
 		}
 	}
-	switch {
-	case wrong != "":
-		r.report(trafficName, nil, "%v: %s", t, wrong)
-		return
-	case t.failed != hca.WCSuccess:
-		if (t.Patient || !t.excused && t.sentAt > max(r.blind, r.headless) &&
-			r.changesSince(t.sentAt-r.sc.SweepInterval) < 2 && !r.inGap(t.sentAt)) && !r.moved(t) {
-			r.report(trafficName, nil, "%v has failed: message %d, sent %v before, ended with %v; %s", t, t.n,
-				r.sim.Now()-t.sentAt, t.failed, r.whereabouts(t))
-		}
+}
+
+// talk sends a connection's next message, unless there is one under way.
+func (r *reign) talk(t *talk) {
+	if t.failed != hca.WCSuccess || r.quiet {
 		return
 	}
-	if !t.busy && !r.quiet {
-		if err := t.post(r.sim); err != nil {
+	if !t.busy && !r.machine.Still(t.From) {
+		if err := t.post(r.machine); err != nil {
 			r.report(trafficName, nil, "%v: %v", t, err)
 			return
 		}
 	}
-	if t.busy || !r.quiet {
-		r.sim.At(r.sim.Now()+t.Every, timerTalk|uint64(t.id))
-	}
+	r.sim.At(r.sim.Now()+t.Every, timerTalk|uint64(t.id))
 }
 
 // whereabouts says where the packets of a connection go now.

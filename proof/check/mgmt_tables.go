@@ -235,13 +235,16 @@ func (t *tables) ends() []end {
 	return list
 }
 
-func (t *tables) adapter(node int) *hca.HCA {
+func (t *tables) adapter(node int) *hca.HCA { return t.sim.Adapter(t.host(node)) }
+
+// host is the number of a node among the hosts; -1 for a switch.
+func (t *tables) host(node int) int {
 	for i := range t.sim.NumHosts() {
 		if t.sim.HostNode(i).Index == node {
-			return t.sim.Host(i).(*hca.HCA)
+			return i
 		}
 	}
-	panic("check: no host")
+	return -1
 }
 
 // key is the M_Key of a port.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"softib/driver/sim"
+	"softib/driver/machine"
 	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -45,12 +45,12 @@ type talker struct {
 const talkVA = 1 << 20
 
 // newTalk connects the two ends. level is the service level from the first to the second and back.
-func newTalk(s *sim.Sim, id int, c *MgmtConn, level [2]ib.SL) (*talk, error) {
+func newTalk(s *machine.Machine, id int, c *MgmtConn, level [2]ib.SL) (*talk, error) {
 	t := &talk{MgmtConn: c, id: id}
 	f := &firstError{}
 	for e, host := range [2]int{c.From, c.To} {
 		m := &t.ends[e]
-		m.host, m.h, m.mem = host, s.Host(host).(*hca.HCA), make([]byte, c.Size)
+		m.host, m.h, m.mem = host, s.Engine(host), make([]byte, c.Size)
 		m.lid = s.LID(topo.PortRef{Node: s.HostNode(host).Index, Port: 1})
 		pd, err := m.h.AllocPD()
 		f.note(err)
@@ -93,13 +93,13 @@ func (f *firstError) note(err error) {
 }
 
 // post writes the next message.
-func (t *talk) post(s *sim.Sim) error {
+func (t *talk) post(s *machine.Machine) error {
 	a, b := &t.ends[0], &t.ends[1]
 	for i := range a.mem {
 		a.mem[i] = byte(t.n*7 + i*13 + i>>8)
 	}
 	t.busy, t.sentAt = true, s.Now()
-	err := a.h.PostSend(a.qp, &hca.SendWR{WRID: uint64(t.n), Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled,
+	err := s.PostSend(a.host, a.qp, &hca.SendWR{WRID: uint64(t.n), Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled,
 		RemoteAddr: talkVA, RKey: b.mr.RKey(),
 		SGList: []hca.SGE{{Addr: talkVA, Length: uint32(len(a.mem)), LKey: a.mr.LKey()}}})
 	s.Wake(a.host)
@@ -107,12 +107,13 @@ func (t *talk) post(s *sim.Sim) error {
 }
 
 // poll takes the completion of the message under way. A string says what is wrong with it.
-func (t *talk) poll(now ib.Time) (done bool, wrong string) {
+func (t *talk) poll(s *machine.Machine) (done bool, wrong string) {
 	var wc [4]hca.WC
-	for range t.ends[0].cq.Poll(wc[:]) {
+	s.Arm(t.From, t.ends[0].cq)
+	for range s.Poll(t.From, t.ends[0].cq, wc[:]) {
 		t.busy, done = false, true
 		if wc[0].Status != hca.WCSuccess {
-			t.failed, t.failure = wc[0].Status, now
+			t.failed, t.failure = wc[0].Status, s.Now()
 			return true, ""
 		}
 		if !bytes.Equal(t.ends[0].mem, t.ends[1].mem) {
@@ -130,10 +131,4 @@ func (t *talk) String() string {
 	}
 	return fmt.Sprintf("%s connection %d (h%d LID %v to h%d LID %v)", how, t.id, t.From+1, t.ends[0].lid, t.To+1,
 		t.ends[1].lid)
-}
-
-// drainEvents takes what hosts have to say besides.
-func drainEvents(h *hca.HCA) {
-	for _, ok := h.PollEvent(); ok; _, ok = h.PollEvent() {
-	}
 }
