@@ -79,7 +79,6 @@ const (
 	doWatch
 	doChore
 	doAwait
-	doManage
 )
 
 // Machine is a fabric with its programs.
@@ -118,6 +117,7 @@ func New(cfg Config, build func(newHost func(*topo.Node) sim.Host) (*sim.Sim, er
 			return nil, err
 		}
 		m.procs = append(m.procs, pr)
+		m.Learn(i) // the fabric's own adapter stands for the host in management's eyes
 	}
 	m.watch()
 	return m, nil
@@ -164,15 +164,6 @@ func (m *Machine) Engine(host int) *hca.HCA { return m.procs[host].ep.Engine() }
 // Endpoint is what drives it.
 func (m *Machine) Endpoint(host int) *endpoint.Endpoint { return m.procs[host].ep.Endpoint }
 
-// SetPKeys writes the partition table of a host's port, as management does before programs begin.
-func (m *Machine) SetPKeys(host int, keys []ib.PKey) {
-	p := m.procs[host]
-	a := *p.port.adapter.Port(1)
-	a.PKeys = keys
-	p.port.adapter.SetPort(1, a)
-	p.ep.SetPort(1, p.port.written(1))
-}
-
 // TraceHash is a digest of the history so far: that of the fabric, and every step of every process.
 func (m *Machine) TraceHash() uint64 { return m.Sim.TraceHash() ^ m.hash }
 
@@ -215,8 +206,6 @@ func (m *Machine) Next(until ib.Time) sim.Wake {
 			m.watch()
 		case doRenew:
 			p.renew(int(w.ID >> 16 & 0xFFFFFFFF))
-		case doManage:
-			m.Learn(host)
 		}
 	}
 }

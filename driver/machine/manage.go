@@ -2,19 +2,20 @@ package machine
 
 import "softib/proto/ib"
 
-// Managed says that management has written something at a host's ports: addresses, keys, states. Its process hears of
-// it a little later.
-func (m *Machine) Managed(host int) { m.at(m.Now()+m.around(wakeTime), doManage, host, 0) }
+// SetPKeys writes the partition table of a host's port, as management does before programs begin.
+func (m *Machine) SetPKeys(host int, keys []ib.PKey) {
+	t := m.procs[host].port
+	a := *t.adapter.Port(1)
+	a.PKeys = keys
+	t.adapter.SetPort(1, a)
+	m.Learn(host)
+}
 
-// Learn lets a host's process know at once all that management has written at its ports.
+// Learn lets a host's process know at once all that management has written at its ports; of what is written later it
+// hears by itself.
 func (m *Machine) Learn(host int) {
 	p := m.procs[host]
-	if p.dead {
-		return
+	for n := 1; n <= m.HostNode(host).NumPorts(); n++ {
+		p.ep.SetPort(ib.PortNum(n), p.port.written(ib.PortNum(n)))
 	}
-	p.step(func() {
-		for n := 1; n <= m.HostNode(host).NumPorts(); n++ {
-			p.ep.SetPort(ib.PortNum(n), *p.port.adapter.Port(ib.PortNum(n)))
-		}
-	})
 }

@@ -94,10 +94,6 @@ func (m *Machine) newProcess(host int, at *port) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	for num := 1; num < len(n.Ports); num++ {
-		// What management has written there; the fabric's own adapter stands for the host in its eyes.
-		p.ep.SetPort(ib.PortNum(num), at.written(ib.PortNum(num)))
-	}
 	p.ep.Stage(nil, p.postStaged)
 	p.ep.ForgetEvents()
 	p.ep.NotifyEvents(func(e hca.Event) {

@@ -344,9 +344,6 @@ func (r *reign) Served(node int, q *sim.Request) {
 	if !q.Set {
 		return
 	}
-	if host := r.t.host(node); host >= 0 {
-		r.machine.Managed(host)
-	}
 	attr, mod := q.Attr, q.Mod
 	if attr == mad.AttrPKeyTable || attr == mad.AttrPortInfo {
 		r.checkApart(fmt.Sprintf("Set(%s) %#x at %s", mad.AttrName(mad.ClassSMLID, attr), mod,
