@@ -12,13 +12,6 @@ import (
 const (
 	// slack is how far ahead the clock runs that timers are started by.
 	slack = 200 * time.Microsecond
-	// stream is how many packets at once, or turns in a row, make a stream.
-	stream = 4
-	// knockAfter is how long a packet may lie in a ring before its sender knocks, knockAgain when it does so again.
-	knockAfter = 20 * ib.Microsecond
-	knockAgain = 200 * ib.Microsecond
-	// crowdedAfter is how long somebody else runs, when a poller yields, for the machine to be short of cores.
-	crowdedAfter = 100 * time.Microsecond
 	// patienceMax is how long a deadline waits for peers that have not looked.
 	patienceMax = 500 * ib.Millisecond
 )

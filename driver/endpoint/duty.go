@@ -1,6 +1,10 @@
 package endpoint
 
-import "softib/proto/ib"
+import (
+	"time"
+
+	"softib/proto/ib"
+)
 
 // Who does an endpoint's work: takes in packets, keeps timers, sends what is due. An adapter of silicon always runs;
 // here it is the program that polls, or the attendant (a thread of ours), or nobody until a peer wakes the attendant.
@@ -79,6 +83,8 @@ const (
 	Spun = 16
 	// localSpun is the same within one process, where one poller may look at thousands of endpoints in turn.
 	localSpun = 8 * Spun
+	// stream is how many packets at once, or turns in a row, make a stream.
+	stream = 4
 	// LingerLooks is how often one looks who waits in Go for a program that does nothing but poll: for a microsecond or
 	// two. LingerGap is how many looks find nothing between packets that do not belong together. LingerNot is how
 	// often not to linger where the program seems to wait for something else: a fifth of a millisecond.
@@ -100,16 +106,23 @@ type cPolls struct {
 	crowd  uint32 // how many polls yield at once after that
 	kept   uint32 // ticks after which two yields in a row return beside threads that keep the core for a slice
 	nap    uint32 // ticks for which pollers sleep after that, instead of yielding
+	batch  uint32 // so many requests are worth a call, and those behind as many others are left for who takes those in
 }
 
 var inC = cPolls{idle: 2048, gap: 64, reap: 32, tight: 8, ticks: 800, linger: 15 * 8,
-	doze: uint32(Doze / ib.Nanosecond), shared: 2400, crowd: 16, kept: 400_000, nap: 1 << 26}
+	doze: uint32(Doze / ib.Nanosecond), shared: 2400, crowd: 16, kept: 400_000, nap: 1 << 26,
+	batch: 16}
 
 const (
 	// lookIn is how often the attendant looks whether a poller still polls. Peers knock if it matters sooner.
 	lookIn = ib.Millisecond
 	// Doze is how long the first sleep is, also of who sleeps in Await.
 	Doze = ib.Millisecond
+	// knockAfter is how long a packet may lie in a ring before its sender knocks, knockAgain when it does so again.
+	knockAfter = 20 * ib.Microsecond
+	knockAgain = 200 * ib.Microsecond
+	// crowdedAfter is how long somebody else runs, when a poller yields, for the machine to be short of cores.
+	crowdedAfter = 100 * time.Microsecond
 )
 
 // duty is the engine. One caller at a time: whoever has the endpoint's lock.

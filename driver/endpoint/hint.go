@@ -35,7 +35,6 @@ type hint struct {
 	naps     uint32
 	// switched is not 0 if the packet that was sent last goes through the fabric, which needs a core then.
 	switched uint32
-	_        uint32
 	bell     unsafe.Pointer
 }
 

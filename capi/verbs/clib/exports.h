@@ -24,12 +24,11 @@ struct softib_hint {
 	uint64_t sends;  /* likewise of struct softib_sends */
 	uint32_t parked; /* queue pairs wait for room at a peer */
 	struct softib_polls {
-		uint32_t idle, gap, reap, tight, ticks, linger, doze, shared, crowd, kept, nap;
+		uint32_t idle, gap, reap, tight, ticks, linger, doze, shared, crowd, kept, nap, batch;
 	} polls; /* who polls how: driver/endpoint/duty.go has the table */
 	uint32_t sleepers; /* C: threads that sleep at the bell, */
 	uint32_t naps;     /* and those of them that poll */
 	uint32_t switched; /* what was sent last goes through the fabric */
-	uint32_t pad;
 	uint32_t *bell;    /* odd while nobody looks; a futex, at which others sleep too */
 };
 

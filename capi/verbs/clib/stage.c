@@ -94,12 +94,6 @@ int softib_stage_recv(struct softib_qp *q, struct ibv_recv_wr *wr, struct ibv_re
 	return error;
 }
 
-/*
- * A few at a time are worth a call. Only behind as many is a stream. When requests waited behind a single one,
- * rstream -T b lost its connection once in some hundred runs on a busy machine; why was not shown.
- */
-#define BATCH 16
-
 /* Whether a request is one whose faults, if it has any, the adapter finds only when its turn comes. */
 static bool plain(const struct softib_qp *q, const struct ibv_send_wr *wr)
 {
@@ -148,13 +142,16 @@ static void fill(struct softib_send *to, const struct ibv_send_wr *wr)
 bool softib_stage_sends(struct softib_qp *q, const struct ibv_send_wr *wr)
 {
 	struct softib_sends *s = &q->sends;
-	uint64_t *list = &to_context(q->qp.context)->hint->sends;
+	struct softib_hint *hint = to_context(q->qp.context)->hint;
 	const struct ibv_send_wr *w;
 	struct ibv_send_wr *none;
 	uint32_t tail, end, staged, under = __atomic_load_n(&s->under, __ATOMIC_RELAXED);
 
-	/* To a queue with little to do requests go at once. */
-	if (under < BATCH)
+	/*
+	 * To a queue with little to do requests go at once. When they waited behind a single one, rstream -T b lost its
+	 * connection once in some hundred runs on a busy machine; why was not shown.
+	 */
+	if (under < hint->polls.batch)
 		return false;
 	softib_lock(&s->is.lock);
 	/* In this order: what was taken meanwhile counts twice, and not not at all. */
@@ -171,10 +168,10 @@ bool softib_stage_sends(struct softib_qp *q, const struct ibv_send_wr *wr)
 	}
 	for (; wr; wr = wr->next)
 		fill(&s->at[end++ % SOFTIB_SENDS], wr);
-	publish(&s->is, end, list);
+	publish(&s->is, end, &hint->sends);
 	softib_unlock(&s->is.lock);
 	/* Who has ended the last of the others may not have seen these. */
-	if (staged >= BATCH || !__atomic_load_n(&s->under, __ATOMIC_SEQ_CST))
+	if (staged >= hint->polls.batch || !__atomic_load_n(&s->under, __ATOMIC_SEQ_CST))
 		softib_go.post_send(q->qp.handle, NULL, &none);
 	return true;
 no:
