@@ -13,10 +13,11 @@
 // What lies in a ring was written by another process. It is looked at as packets from a
 // wire are: whatever it says, nothing outside the ring is touched because of it.
 //
-// Files: ring.go and cell.go are the memory, page.go is how the two ends wake each other, peer.go knows the memory of
-// the process at the other end and fetches payloads from it, pipe.go does so where the kernel forbids it, writeahead.go
-// puts them there, endpoint.go and send.go do the work, attend.go does it when nobody else does and duty.go decides who
-// that is, member.go hears what the fabric tells, ends.go has what a fabric that switches packets uses of rings,
-// local.go is what is different within one process, machine.go what is different in virtual time, wait.go has those who
-// sleep, hint.go what C code may look at, and ledger.go, histogram.go and meter.go what the fabric is told of all this.
+// Files: ring.go, in.go and cell.go are the memory, page.go is how the two ends wake each other, peer.go knows the
+// memory of the process at the other end and fetches payloads from it, pipe.go does so where the kernel forbids it,
+// writeahead.go puts them there, endpoint.go and send.go do the work, attend.go does it when nobody else does and
+// duty.go decides who that is, member.go hears what the fabric tells, ends.go has what a fabric that switches packets
+// uses of rings, local.go is what is different within one process, machine.go what is different in virtual time,
+// wait.go has those who sleep, hint.go what C code may look at, and ledger.go, histogram.go and meter.go what the
+// fabric is told of all this.
 package endpoint

@@ -155,40 +155,6 @@ func (e *Endpoint) Address(mem []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
 }
 
-// Enter gives exclusive use of the engine until Leave.
-func (e *Endpoint) Enter() *hca.HCA {
-	e.mu.Lock()
-	e.settleSends()
-	e.takeStaged()
-	return e.eng
-}
-
-// EnterToSend is Enter for a caller who only posts to send queues of connected queue pairs: receives that C code has
-// staged are posted once the packets are on their way.
-func (e *Endpoint) EnterToSend() *hca.HCA {
-	e.mu.Lock()
-	e.settleSends()
-	return e.eng
-}
-
-// Leave sends what was posted and gives the engine back.
-func (e *Endpoint) Leave() {
-	e.owed = false
-	e.send()
-	e.takeStaged()
-	e.finish()
-	e.mu.Unlock()
-}
-
-// LeaveQuiet gives the engine back; what is due waits for who comes next.
-func (e *Endpoint) LeaveQuiet() {
-	if e.eng.HasEvent() || e.eng.HasWithdrawn() {
-		e.finish()
-	}
-	e.hand()
-	e.mu.Unlock()
-}
-
 // SetPort tells the engine what management wrote on a port. It holds for what comes from now on: packets that are in
 // the rings are judged by the port as it was when they came.
 func (e *Endpoint) SetPort(n ib.PortNum, p hca.Port) {
