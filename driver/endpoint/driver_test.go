@@ -31,6 +31,10 @@ func driverPair(t testing.TB) (*Out, *In, []byte) {
 // be told.
 func TestDriver(t *testing.T) {
 	out, in, mem := driverPair(t)
+	look, err := Observe(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var p wire.Packet
 	p.LRH.LNH = wire.LNHLocal
 	p.BTH.Opcode = wire.MakeOpcode(wire.RC, wire.OpSendOnly)
@@ -47,6 +51,9 @@ func TestDriver(t *testing.T) {
 		if out.head.wants != 1 || Drained(mem) || !out.Unseen() {
 			t.Fatalf("%d packets are in the ring: it is neither full nor drained, and the sender wants room", put-got)
 		}
+		if seen := look.Look(); seen.Packets != uint64(put-got) || !seen.Full || look.Look() != (Observed{}) {
+			t.Fatalf("%d packets are in the ring, which is full: seen were %+v", put-got, seen)
+		}
 		var q wire.Packet
 		for in.Poll(&q) {
 			if !bytes.Equal(q.Payload, payload(got)) {
@@ -58,6 +65,7 @@ func TestDriver(t *testing.T) {
 		if put != got || !Drained(mem) || in.Ready() || out.head.wants != 0 {
 			t.Fatalf("%d packets were sent and %d came", put, got)
 		}
+		look.Look() // there is room
 	}
 	if got < 20*60 {
 		t.Errorf("only %d packets fit into 20 rings", got)

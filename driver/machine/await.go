@@ -21,10 +21,12 @@ func (p *process) wakes(program, attendant bool) (any bool) {
 			p.awaitLater(p.m.around(wakeTime))
 		}
 		p.rise()
+		p.m.count[Wakes]++
 		any = true
 	}
 	if attendant {
 		p.woken()
+		p.m.count[Wakes]++
 		any = true
 	}
 	return any
@@ -35,6 +37,7 @@ func (p *process) awaitLater(d ib.Time) { p.later(&p.awaitAt, doAwait, d) }
 // lie begins the thread's sleep, and rise ends it.
 func (p *process) lie() {
 	p.asleep = true
+	p.m.count[Naps]++
 	all, naps := p.ep.Sleepers()
 	if *all = 1; p.habit == Taps {
 		*naps = 1

@@ -9,5 +9,6 @@
 // switches and their faults, and a process that leaves its rings full holds packets up there. A way may change under
 // load.
 //
-// A Machine is used like a sim.Sim, and drives one. It knows nothing of the load that runs on it.
+// A Machine is used like a sim.Sim, and drives one. It knows nothing of the load that runs on it. It counts what
+// happens to rings and processes (Count), so that a test can want everything to have happened.
 package machine

@@ -95,6 +95,8 @@ type Machine struct {
 	rests bool   // programs look no more by themselves
 	rings uint32 // that were made
 	midst bool   // a process runs in the midst of a step of another
+	count Count
+	seen  []seen // by host
 }
 
 // New makes processes on the hosts of a fabric that build makes: it gets the engines that the fabric shall drive in the
@@ -117,6 +119,7 @@ func New(cfg Config, build func(newHost func(*topo.Node) sim.Host) (*sim.Sim, er
 			return nil, err
 		}
 		m.procs = append(m.procs, pr)
+		m.seen = append(m.seen, seen{rings: map[*channel]*endpoint.Observer{}})
 		m.Learn(i) // the fabric's own adapter stands for the host in management's eyes
 	}
 	m.watch()

@@ -175,7 +175,11 @@ func (t *port) NextSend() (*hca.Send, bool) {
 			t.turn = 0
 		}
 		if i := t.in[t.turn]; !i.parked {
-			if is, _ := i.Next(); is {
+			is, fresh := i.Next()
+			if fresh && i.Cur.Packets() > 1 {
+				t.p.m.count[Bundles]++
+			}
+			if is {
 				t.send = hca.Send{Port: 1, SL: i.Cur.LRH.SL}
 				return &t.send, true
 			}

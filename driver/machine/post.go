@@ -27,6 +27,7 @@ func (m *Machine) PostSend(host int, q *hca.QP, wr *hca.SendWR) error {
 	s := staged{q, *wr, m.Now()}
 	s.wr.SGList = append([]hca.SGE(nil), wr.SGList...)
 	p.staged = append(p.staged, s)
+	m.count[Staged]++
 	p.ep.Staged()
 	return nil
 }

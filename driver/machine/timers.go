@@ -18,6 +18,7 @@ func (p *process) step(do func()) {
 	p.watchTimers(p.stepped) // what has happened since the last step did so at some time after it
 	do()
 	p.watchStaged()
+	p.observe()
 	p.stepped = p.m.Now()
 	p.watchTimers(p.stepped)
 }

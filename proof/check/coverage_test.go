@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"softib/driver/machine"
 	"softib/fabric"
 	"softib/node/hca"
 	"softib/node/link"
@@ -70,6 +71,9 @@ func TestTortureHurts(t *testing.T) {
 	for _, e := range []hca.EventType{hca.EventQPAccessErr, hca.EventQPReqErr, hca.EventSQDrained, hca.EventCommEst,
 		hca.EventSRQLimitReached, hca.EventQPLastWQEReached, hca.EventPortErr, hca.EventPortActive} {
 		want("event "+e.String(), tally.Events[e])
+	}
+	for h := range machine.NumHappening {
+		want(h, tally.Machine[h])
 	}
 	want("packets sent again", tally.Retransmits)
 	want("timeouts", tally.Timeouts)

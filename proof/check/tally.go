@@ -1,6 +1,7 @@
 package check
 
 import (
+	"softib/driver/machine"
 	"softib/fabric"
 	"softib/node/hca"
 	"softib/node/link"
@@ -27,6 +28,8 @@ type Tally struct {
 	Cluster   ClusterTally
 	// Detours counts the hops of packets behind the second global link of a dragonfly, or on it.
 	Detours uint64
+	// Machine is what happened to processes and their rings.
+	Machine machine.Count
 }
 
 // Add adds another's counts.
@@ -58,6 +61,7 @@ func (t *Tally) Add(o *Tally) {
 	t.TreesLost += o.TreesLost
 	t.Cluster.add(&o.Cluster)
 	t.Detours += o.Detours
+	add(t.Machine[:], o.Machine[:])
 }
 
 // counter is a checker that only counts.
@@ -82,7 +86,7 @@ func (c *counter) Event(now ib.Time, host int, e hca.Event) { c.tally.Events[e.T
 // finish adds what the engines have counted themselves.
 func (c *counter) finish() Tally {
 	t := &c.tally
-	t.Faults, t.Drops = c.sim.FaultCounts(), c.sim.Drops()
+	t.Faults, t.Drops, t.Machine = c.sim.FaultCounts(), c.sim.Drops(), c.machine.Counted()
 	for i := range c.run.Spec.Conns {
 		t.Services[c.run.Spec.Conns[i].Type]++
 	}
