@@ -12,6 +12,7 @@ var rules = []struct {
 }{
 	{"ranks", CheckRanks},
 	{"layers", CheckLayers},
+	{"walk", CheckWalk},
 	{"rooms", CheckRooms},
 	{"bans", CheckBans},
 	{"map order", CheckMapOrder},
