@@ -290,9 +290,9 @@ func (e *Endpoint) Poll(cq *hca.CQ, out []hca.WC) int {
 	return n
 }
 
-// Advance is Poll for a tapped queue. Empty is for how long, about, the caller has looked itself and found nothing: 0
-// is no time worth speaking of, Spun is long. It reports whether peers have changed the program's memory, for a program
-// that looks there.
+// Advance is Poll for a queue with a ready list. Empty is for how long, about, the caller has looked itself and found
+// nothing: 0 is no time worth speaking of, Spun is long. It reports whether peers have changed the program's memory,
+// for a program that looks there.
 func (e *Endpoint) Advance(cq *hca.CQ, empty int) bool {
 	e.mu.Lock()
 	written := e.eng.Stats.WritesRcvd + e.eng.Stats.AtomicsRcvd

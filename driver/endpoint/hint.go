@@ -121,17 +121,17 @@ func (e *Endpoint) hintAll() {
 // stir makes whoever looks at the hint look at the endpoint.
 func (e *Endpoint) stir() { atomic.AddUint32(&e.hint.stirs, 1) }
 
-// Tap lets C code find completions of a queue without a call into Go: move is called with the endpoint locked when
-// there are some, and may Poll them from the queue as far as there is room where C looks. Outside counts those that are
-// there. Advance takes the place of Poll. Nil ends it.
-func (e *Endpoint) Tap(cq *hca.CQ, move func(), outside func() int) {
+// UseReadyList lets C code find completions of a queue without a call into Go: move is called with the endpoint locked
+// when there are some, and may Poll them from the queue as far as there is room where C looks. Outside counts those
+// that are there. Advance takes the place of Poll. Nil ends it.
+func (e *Endpoint) UseReadyList(cq *hca.CQ, move func(), outside func() int) {
 	e.mu.Lock()
 	waiterOf(cq).move = move
 	cq.Watch(outside)
 	e.mu.Unlock()
 }
 
-// hand moves the completions of tapped queues.
+// hand moves the completions of queues that have a ready list.
 func (e *Endpoint) hand() {
 	for cq := e.eng.NextNews(); cq != nil; cq = e.eng.NextNews() {
 		if move := waiterOf(cq).move; move != nil {

@@ -176,7 +176,7 @@ func TestSendsTaken(t *testing.T) {
 func TestCompletionBeforeAck(t *testing.T) {
 	x, y := twins(t, func() *Ledger { return nil })
 	before, moved, sent := y.out.tail, 0, uint32(0)
-	y.Tap(y.cq, func() {
+	y.UseReadyList(y.cq, func() {
 		var wcs [4]hca.WC
 		moved += y.cq.Poll(wcs[:])
 		sent = y.out.tail

@@ -53,7 +53,7 @@ func (p *process) reap(cq *hca.CQ, out []hca.WC) int {
 	if t == nil {
 		t = &tap{cq: cq}
 		p.taps[cq] = t
-		p.ep.Tap(cq, t.move, t.outside)
+		p.ep.UseReadyList(cq, t.move, t.outside)
 	}
 	if len(t.list) == 0 || len(p.staged) > 0 {
 		p.ep.Advance(cq, min(p.empties, endpoint.Spun))

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 
 struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void *cq_context,
-	struct ibv_comp_channel *channel, uint32_t comp_vector, bool tapped, bool wraps)
+	struct ibv_comp_channel *channel, uint32_t comp_vector, bool ready_list, bool wraps)
 {
 	struct softib_cq_args args = { .context = to_context(context)->handle, .cqe = cqe, .event_fd = -1 };
 	struct softib_cq *c = softib_new(context, sizeof(*c));
@@ -16,9 +16,9 @@ struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void
 		return NULL;
 	if (comp_vector >= (uint32_t)context->num_comp_vectors || (channel && channel->context != context))
 		return softib_discard(c, EINVAL);
-	tapped &= !wraps; /* what is ready could not be overwritten */
+	ready_list &= !wraps; /* what is ready could not be overwritten */
 	args.wraps = wraps;
-	args.ready = tapped ? &c->ready : NULL;
+	args.ready = ready_list ? &c->ready : NULL;
 	if (channel) {
 		args.event_fd = container_of(channel, struct softib_channel, channel)->write_fd;
 		args.told = &container_of(channel, struct softib_channel, channel)->told;
@@ -28,7 +28,7 @@ struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void
 		error = softib_track(SOFTIB_CQ, &args.made, &c->tracked, c, softib_go.destroy_cq);
 	if (error)
 		return softib_discard(c, error);
-	c->tapped = tapped;
+	c->ready_list = ready_list;
 	c->cq.context = context;
 	c->cq.channel = channel;
 	c->cq.cq_context = cq_context;
@@ -281,7 +281,7 @@ int softib_fetch_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	struct softib_hint *hint = to_context(cq->context)->hint;
 	int n, error;
 
-	if (__builtin_expect(!c->tapped, 0))
+	if (__builtin_expect(!c->ready_list, 0))
 		return softib_go.poll_cq(cq->handle, room, wc, NULL, NULL);
 	if (any_ready(&c->ready)) {
 		n = take_ready(c, room, wc);

@@ -283,7 +283,7 @@ struct softib_cq {
 	bool armed;	 /* and its event was not handed out since */
 
 	struct softib_batch *batch; /* of an extended queue (cq_ex.c) */
-	bool tapped; /* completions come to ready */
+	bool ready_list; /* completions come to ready */
 	struct softib_ready ready;
 };
 
@@ -336,7 +336,7 @@ static inline struct softib_qp *to_qp_ex(struct ibv_qp_ex *qp) { return containe
 
 /* The one way to make each of these, for the plain and the extended verb. NULL with errno set. */
 struct softib_cq *softib_make_cq(struct ibv_context *, uint32_t cqe, void *cq_context, struct ibv_comp_channel *,
-	uint32_t comp_vector, bool tapped, bool wraps);
+	uint32_t comp_vector, bool ready_list, bool wraps);
 /* comp_mask says which fields count; send_ops_flags and create_flags are the caller's to check */
 struct softib_qp *softib_make_qp(struct ibv_context *, struct ibv_qp_init_attr_ex *);
 /* Begins one that the adapter has made or opened. 0 or an errno. */

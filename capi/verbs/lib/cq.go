@@ -38,7 +38,7 @@ func softib_create_cq(a *C.struct_softib_cq_args) int32 {
 		})
 	}
 	if o.ready != nil {
-		c.dev.Tap(o.it, o.move, o.ready.len)
+		c.dev.UseReadyList(o.it, o.move, o.ready.len)
 	}
 	a.cqe = C.uint32_t(o.it.Cap())
 	return 0
@@ -64,7 +64,7 @@ func softib_destroy_cq(handle uint32) int32 {
 		o.events.end()
 	}
 	if o.ready != nil {
-		o.ctx.dev.Tap(o.it, nil, nil) // before C frees the list
+		o.ctx.dev.UseReadyList(o.it, nil, nil) // before C frees the list
 	}
 	return 0
 }

@@ -34,9 +34,9 @@ type device interface {
 	Told()
 	// EnterToSend is Enter for what is posted to send queues of connected queue pairs.
 	EnterToSend() *hca.HCA
-	// Tap has move called when there are completions of cq to move to where C finds them; outside counts those. Advance
-	// then takes the place of Poll, and reports whether peers have changed the program's memory.
-	Tap(cq *hca.CQ, move func(), outside func() int)
+	// UseReadyList has move called when there are completions of cq to move to where C finds them; outside counts
+	// those. Advance then takes the place of Poll, and reports whether peers have changed the program's memory.
+	UseReadyList(cq *hca.CQ, move func(), outside func() int)
 	Advance(cq *hca.CQ, empty int) bool
 	// Adapter and PortInfo are what management says.
 	Adapter() proto.Adapter

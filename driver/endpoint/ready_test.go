@@ -6,24 +6,24 @@ import (
 	"softib/node/hca"
 )
 
-// tapped is where completions of a queue go, of which there is little room.
-type tapped struct {
+// readyList is where completions of a queue go, of which there is little room.
+type readyList struct {
 	cq   *hca.CQ
 	room int
 	got  []hca.WC
 }
 
-func (t *tapped) move() {
+func (t *readyList) move() {
 	var wc [1]hca.WC
 	for len(t.got) < t.room && t.cq.Poll(wc[:]) == 1 {
 		t.got = append(t.got, wc[0])
 	}
 }
 
-func (t *tapped) outside() int { return len(t.got) }
+func (t *readyList) outside() int { return len(t.got) }
 
 // take is what C code does.
-func (t *tapped) take() []hca.WC {
+func (t *readyList) take() []hca.WC {
 	got := t.got
 	t.got = nil
 	return got
@@ -33,9 +33,9 @@ func (t *tapped) take() []hca.WC {
 // without room come with a later one.
 func TestTap(t *testing.T) {
 	x, y := twins(t, func() *Ledger { return nil })
-	sent, heard := &tapped{cq: x.cq, room: 3}, &tapped{cq: y.cq, room: 2}
-	x.Tap(x.cq, sent.move, sent.outside)
-	y.Tap(y.cq, heard.move, heard.outside)
+	sent, heard := &readyList{cq: x.cq, room: 3}, &readyList{cq: y.cq, room: 2}
+	x.UseReadyList(x.cq, sent.move, sent.outside)
+	y.UseReadyList(y.cq, heard.move, heard.outside)
 	const n = 10
 	for range n {
 		y.recv(t)
@@ -65,7 +65,7 @@ func TestTap(t *testing.T) {
 		t.Error("completions that nobody made")
 	}
 	// Once it is ended the queue is as any other.
-	y.Tap(y.cq, nil, nil)
+	y.UseReadyList(y.cq, nil, nil)
 	y.recv(t)
 	x.send(t, 8)
 	var wc [4]hca.WC
@@ -77,8 +77,8 @@ func TestTap(t *testing.T) {
 // TestTapOtherQueue: a completion that another queue's poll brings is moved too, without a call for its own.
 func TestTapOtherQueue(t *testing.T) {
 	x, y := twins(t, func() *Ledger { return nil })
-	heard := &tapped{cq: y.cq, room: 8}
-	y.Tap(y.cq, heard.move, heard.outside)
+	heard := &readyList{cq: y.cq, room: 8}
+	y.UseReadyList(y.cq, heard.move, heard.outside)
 	h := y.Enter()
 	other, err := h.CreateCQ(8)
 	if err != nil {
@@ -97,9 +97,9 @@ func TestTapOtherQueue(t *testing.T) {
 // acknowledgements there are completions.
 func TestAdvanceTellsOfWrites(t *testing.T) {
 	x, y := twins(t, func() *Ledger { return nil })
-	sent, heard := &tapped{cq: x.cq, room: 8}, &tapped{cq: y.cq, room: 8}
-	x.Tap(x.cq, sent.move, sent.outside)
-	y.Tap(y.cq, heard.move, heard.outside)
+	sent, heard := &readyList{cq: x.cq, room: 8}, &readyList{cq: y.cq, room: 8}
+	x.UseReadyList(x.cq, sent.move, sent.outside)
+	y.UseReadyList(y.cq, heard.move, heard.outside)
 	y.recv(t)
 	x.send(t, 8)
 	if y.Advance(y.cq, 0) || len(heard.take()) != 1 {
