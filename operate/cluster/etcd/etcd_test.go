@@ -44,30 +44,30 @@ func connect(t *testing.T, url string) *etcd.Store {
 	return s
 }
 
-// station is a member and what it was told.
-type station struct {
+// member is one of a cluster, and what it was told.
+type member struct {
 	*etcd.Member
 	name string
 	mu   sync.Mutex
 	said []cluster.Event
 }
 
-func join(t *testing.T, s *etcd.Store, name string) *station {
+func join(t *testing.T, s *etcd.Store, name string) *member {
 	t.Helper()
-	st := &station{name: name}
-	st.Member = etcd.Start(s, cluster.Info{Name: name, Control: name + ":7000"}, func(ev cluster.Event) {
-		st.mu.Lock()
-		st.said = append(st.said, ev)
-		st.mu.Unlock()
+	m := &member{name: name}
+	m.Member = etcd.Start(s, cluster.Info{Name: name, Control: name + ":7000"}, func(ev cluster.Event) {
+		m.mu.Lock()
+		m.said = append(m.said, ev)
+		m.mu.Unlock()
 	})
-	t.Cleanup(st.Abandon)
-	return st
+	t.Cleanup(m.Abandon)
+	return m
 }
 
-func (s *station) heard(k cluster.EventKind) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, ev := range s.said {
+func (m *member) heard(k cluster.EventKind) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, ev := range m.said {
 		if ev.Kind == k {
 			n++
 		}
@@ -89,7 +89,7 @@ func until(t *testing.T, what string, is func() bool) time.Duration {
 }
 
 // master waits for one that acts.
-func master(t *testing.T, all ...*station) (m *station) {
+func master(t *testing.T, all ...*member) (m *member) {
 	t.Helper()
 	until(t, "a master", func() bool {
 		for _, s := range all {
@@ -105,7 +105,7 @@ func master(t *testing.T, all ...*station) (m *station) {
 
 // change makes one. On a machine that is busy a master may lapse just then: whoever is master makes it, until it is
 // made; each attempt is another change.
-func change(t *testing.T, value string, all ...*station) int64 {
+func change(t *testing.T, value string, all ...*member) int64 {
 	t.Helper()
 	for range 20 {
 		m := master(t, all...)
@@ -122,15 +122,15 @@ func change(t *testing.T, value string, all ...*station) int64 {
 	return 0
 }
 
-func (s *station) has(value string) func() bool {
-	return func() bool { v, _ := s.Section("x"); return string(v) == value }
+func (m *member) has(value string) func() bool {
+	return func() bool { v, _ := m.Section("x"); return string(v) == value }
 }
 
 // TestMembers: three machines make one cluster; the master is killed, and another goes on.
 func TestMembers(t *testing.T) {
 	srv := etcdtest.Start(t)
 	ctx := etcdtest.Context(t)
-	var all []*station
+	var all []*member
 	for _, name := range []string{"a", "b", "c"} {
 		s := join(t, connect(t, srv.URL("lab")), name)
 		if err := s.Joined(ctx); err != nil {
@@ -168,7 +168,7 @@ func TestMembers(t *testing.T) {
 		t.Errorf("%v, %s", err, control.NextOf(err))
 	}
 
-	var left []*station
+	var left []*member
 	for _, s := range all {
 		if s != m {
 			left = append(left, s)
@@ -195,7 +195,7 @@ func TestMembers(t *testing.T) {
 // TestKilledEtcd: etcd is killed again and again; nothing that was acknowledged is lost, and everybody goes on.
 func TestKilledEtcd(t *testing.T) {
 	srv := etcdtest.Start(t)
-	all := []*station{join(t, connect(t, srv.URL("lab")), "a"), join(t, connect(t, srv.URL("lab")), "b")}
+	all := []*member{join(t, connect(t, srv.URL("lab")), "a"), join(t, connect(t, srv.URL("lab")), "b")}
 	for i := range 4 {
 		value := fmt.Sprint(i)
 		rev := change(t, value, all...)
@@ -226,7 +226,7 @@ func TestKilledEtcd(t *testing.T) {
 // TestStoppedEtcd: while etcd stands still nobody acts as a master; a change made meanwhile is made once.
 func TestStoppedEtcd(t *testing.T) {
 	srv := etcdtest.Start(t)
-	all := []*station{join(t, connect(t, srv.URL("lab")), "a"), join(t, connect(t, srv.URL("lab")), "b")}
+	all := []*member{join(t, connect(t, srv.URL("lab")), "a"), join(t, connect(t, srv.URL("lab")), "b")}
 	rev := change(t, "before", all...)
 	m := master(t, all...)
 	until(t, "it has it", func() bool { return m.Revision() == rev })

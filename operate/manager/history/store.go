@@ -121,7 +121,7 @@ func Open(path string, o Options) (*Store, error) {
 		return nil, &FileError{s.name(), err}
 	}
 	go s.write()
-	s.poke() // what the last process left to do
+	s.wakeWriter() // what the last process left to do
 	return s, nil
 }
 
@@ -410,7 +410,7 @@ func (s *Store) sealHead() {
 		s.dropped += uint64(len(s.sealed[first].rows))
 		s.sealed = slices.Delete(slices.Clone(s.sealed), first, first+1)
 	}
-	s.poke()
+	s.wakeWriter()
 }
 
 func (s *Store) sealedBytes() (n int) {
@@ -427,8 +427,9 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// poke wakes the writer. The channel is closed by Close alone, after which nothing is sealed.
-func (s *Store) poke() {
+// wakeWriter has the writer look for what there is to write. The channel is closed by Close alone, after which nothing
+// is sealed.
+func (s *Store) wakeWriter() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -444,7 +445,7 @@ func (s *Store) Flush() error {
 	}
 	s.sealHead()
 	s.failed = nil
-	s.poke()
+	s.wakeWriter()
 	for len(s.sealed) > 0 && s.failed == nil {
 		s.idle.Wait()
 	}
