@@ -302,7 +302,7 @@ func (s *sweep) portReply(r *request, v mad.View) {
 	if n.EndPort(r.port) == r.port {
 		lid = s.m.lids.of[p.GUID]
 	}
-	link := lamePort{n.Info.NodeGUID, r.port}
+	link := failingPort{n.Info.NodeGUID, r.port}
 	want := ib.PortState(r.extra)
 	if !s.answered(r, v) {
 		s.refuse(ref, "%s", refusal(r, v))
@@ -310,7 +310,7 @@ func (s *sweep) portReply(r *request, v mad.View) {
 			p.Info.LID = 0 // the address that it had may be another's now
 		}
 		if want != ib.PortNoChange {
-			s.m.limps(link, "a link did not become active")
+			s.m.noteFailing(link, "a link did not become active")
 		}
 		return
 	}
@@ -335,9 +335,9 @@ func (s *sweep) portReply(r *request, v mad.View) {
 	case p.Info.PortState < want:
 		s.failed[r.node]++
 		s.problem("%s port %d was told to be %v and says that it is %v", s.name(r.node), r.port, want, p.Info.PortState)
-		s.m.limps(link, "a link did not become active")
+		s.m.noteFailing(link, "a link did not become active")
 	case want == ib.PortActive:
-		s.m.walks(link, "a link has become active at last")
+		s.m.noteWorking(link, "a link has become active at last")
 	}
 }
 

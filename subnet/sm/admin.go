@@ -17,7 +17,7 @@ func (m *Manager) newAdmin() *sa.Admin {
 
 // handleSA answers a client of administration. Only a master does, and one that has just handed over its successor.
 func (m *Manager) handleSA(env mad.Envelope, data []byte) {
-	successor := m.now < m.testament && mad.Method(data[3]) == mad.MethodGetTable && env.LID == m.peers.lid
+	successor := m.now < m.mayAskUntil && mad.Method(data[3]) == mad.MethodGetTable && env.LID == m.peers.lid
 	if m.state != mad.SMMaster && !successor {
 		return
 	}

@@ -420,8 +420,8 @@ func TestGoneAround(t *testing.T) {
 			ref := topo.PortRef{Node: spine, Port: firstPort(n.g.Nodes[spine])}
 			n.cut(ref)
 			n.pass(20 * ib.Second)
-			if !h.said("problem") || h.m.lame[lamePort{n.g.Nodes[spine].GUID, 0}] < lameAfter {
-				t.Errorf("it is not noticed: %v\n%s", h.m.lame, n.logs())
+			if !h.said("problem") || h.m.failing[failingPort{n.g.Nodes[spine].GUID, 0}] < failingAfter {
+				t.Errorf("it is not noticed: %v\n%s", h.m.failing, n.logs())
 			}
 			n.works(spine)
 			for _, from := range hostPorts(n.g) {
@@ -436,8 +436,8 @@ func TestGoneAround(t *testing.T) {
 			delete(n.answers, spine)
 			n.see = nil
 			n.whole(400*ib.Second, h)
-			if len(h.m.lame) != 0 {
-				t.Errorf("still lame: %v", h.m.lame)
+			if len(h.m.failing) != 0 {
+				t.Errorf("still failing: %v", h.m.failing)
 			}
 		})
 	}

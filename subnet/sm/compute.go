@@ -225,7 +225,7 @@ func fitted(row []ib.PortNum, n int) []ib.PortNum {
 
 // wires is the network with all of its links, those too that ways go around.
 func (s *sweep) wires(n *route.Network) *route.Network {
-	if len(s.m.lame) == 0 {
+	if len(s.m.failing) == 0 {
 		return n
 	}
 	all := *n
@@ -270,7 +270,7 @@ func (s *sweep) network() *route.Network {
 			}
 			peer := s.nodes[x.Peer]
 			switch {
-			case peer.IsSwitch() && x.Peer != i && !s.lame(subnet.Ref{Node: i, Port: ib.PortNum(p)}):
+			case peer.IsSwitch() && x.Peer != i && !s.isFailing(subnet.Ref{Node: i, Port: ib.PortNum(p)}):
 				sw.Ports[p] = route.Hop{To: peer.RouteIndex, Port: x.PeerPort}
 			case !peer.IsSwitch():
 				sw.Ends++

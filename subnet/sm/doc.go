@@ -35,19 +35,19 @@
 // shared. A trap starts the same phases with one switch to look at.
 //
 //	discover.go, settle.go   what is there, who is master
-//	heritage.go              what hosts had registered with a former master
+//	takeover.go              what hosts had registered with a former master
 //	read.go, addresses.go    tables that are not known; LIDs
 //	partition.go, keys.go    who may talk to whom
 //	compute.go               a network for package route, and its result
 //	lanes.go, qos*.go        service levels, lanes, arbitration
 //	tables.go                forwarding tables, in rounds that never loop
-//	multicast.go, tree.go    trees of the groups
+//	multicast.go             trees of the groups, which package route grows
 //	links.go                 Armed, then Active
 //	publish.go               the new subnet
 //	guids.go, cc.go, inventory.go   aliases, congestion control, what only administration shows
 //
 // Around it: light.go (between sweeps), traps.go, election.go (other managers), cutoff.go (the manager's own link),
-// mkey.go, lame.go (what does not do as it is told), admin.go (package sa).
+// mkey.go, failing.go (what does not do as it is told), admin.go (package sa).
 //
 // A switch is *cold* while nothing can pass through it: its tables are written whole. One *in doubt* may hold other
 // tables than the last subnet says: they are read before anything is written, because what is written must fit what is

@@ -127,7 +127,7 @@ func (s *sweep) elect() {
 		s.abandon = true
 		m.want(m.now+min(m.cfg.PollInterval, ib.Second), "another manager was discovering too")
 	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby:
-		s.heir = better
+		s.successor = better
 	case better != nil:
 		// It has yet to find this master, or this one was handed the subnet while a better one came; once that stands
 		// by the subnet is its.
@@ -192,7 +192,7 @@ func (s *sweep) watch(to *subnet.Manager) {
 	m.forced = false
 	m.forget()
 	if to.Info.SMState == mad.SMMaster {
-		m.askHeritage(to.LID) // it may hand over at once
+		m.askRegistrations(to.LID) // it may hand over at once
 	}
 }
 
@@ -204,9 +204,9 @@ func (m *Manager) forget() {
 	clear(m.doubt)
 	clear(m.unsure)
 	clear(m.actual)
-	clear(m.lame)
+	clear(m.failing)
 	clear(m.deaf)
-	m.grief = grief{}
+	m.unanswered = unanswered{}
 	m.setbacks, m.restarts, m.overtaken, m.cutOffs = 0, 0, 0, 0
 	m.wants = noWants()
 	m.light.active, m.light.next = false, ib.Never
@@ -251,16 +251,16 @@ func (m *Manager) stillDoubted() {
 	}
 }
 
-// handOver offers the subnet to the heir that was found. It is the last that a sweep does to the subnet: ways are
+// handOver offers the subnet to the successor that was found. It is the last that a sweep does to the subnet: ways are
 // closed while tables change, and who takes over would find them so, and have to look around first.
 func (s *sweep) handOver() {
 	m := s.m
 	switch {
-	case s.heir == nil || m.state != mad.SMMaster:
+	case s.successor == nil || m.state != mad.SMMaster:
 	case len(m.actual) > 0:
 		m.want(m.now+2*m.drainTime()+m.cfg.Timeout, "a manager that goes before this one stands by")
 	default:
-		s.offer(s.heir)
+		s.offer(s.successor)
 	}
 }
 
@@ -290,21 +290,21 @@ func (m *Manager) Resign(now ib.Time) bool {
 	if m.state != mad.SMMaster || s == nil {
 		return false
 	}
-	var heir *subnet.Manager
+	var successor *subnet.Manager
 	for i := range s.Managers {
 		if o := &s.Managers[i]; o.Port != m.guid && o.LID != 0 && o.Info.SMState != mad.SMNotActive &&
-			(heir == nil || outranks(&o.Info, &heir.Info)) {
-			heir = o
+			(successor == nil || outranks(&o.Info, &successor.Info)) {
+			successor = o
 		}
 	}
-	if heir == nil {
+	if successor == nil {
 		return false
 	}
 	e := &m.peers
-	e.handing, e.handingLID, e.lid, e.path = heir.Port, heir.LID, heir.LID, nil
-	m.event(EventState, "this manager ends, and hands over to %v", heir.Port)
+	e.handing, e.handingLID, e.lid, e.path = successor.Port, successor.LID, successor.LID, nil
+	m.event(EventState, "this manager ends, and hands over to %v", successor.Port)
 	own := m.info()
-	m.tellPeer(heir.Port, nil, cmdHandover, &own)
+	m.tellPeer(successor.Port, nil, cmdHandover, &own)
 	e.next = ib.Never // it is not asked twice
 	return true
 }
@@ -347,7 +347,7 @@ func (m *Manager) pollPeers() {
 	switch {
 	case m.state == mad.SMStandby:
 		m.askPeer(e.master, e.path)
-		m.askHeritage(e.lid)
+		m.askRegistrations(e.lid)
 		e.next = m.now + m.cfg.PollInterval
 	case m.state == mad.SMMaster && e.handing != 0:
 		// No acknowledgement: it may be gone. A full sweep finds out, and offers again if it is not.
@@ -423,16 +423,16 @@ func (m *Manager) stepDown(to ib.GUID, lid ib.LID) {
 	m.become(mad.SMStandby, "handed over to "+to.String())
 	e.master, e.lid, e.handing, e.missed, e.waits = to, lid, 0, 0, 0
 	e.next = m.now + m.cfg.PollInterval
-	m.testament = m.now + testamentTime
+	m.mayAskUntil = m.now + mayAskFor
 	if m.sweep != nil {
 		m.sweep.abandon = true
 	}
 	m.forget()
 }
 
-// testamentTime is how long a manager that has handed over still answers its successor's questions about what hosts had
+// mayAskFor is how long a manager that has handed over still answers its successor's questions about what hosts had
 // registered.
-const testamentTime = 10 * ib.Second
+const mayAskFor = 10 * ib.Second
 
 // rediscover starts over.
 func (m *Manager) rediscover(why string) {

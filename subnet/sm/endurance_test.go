@@ -99,7 +99,7 @@ func TestEndurance(t *testing.T) {
 		n.rules(600*ib.Second, n.hosts[2])
 		for _, h := range n.hosts[:3] {
 			m := h.m
-			n.until(5*ib.Second, func() bool { return m.heir.waiting == 0 }) // polls of standbys
+			n.until(5*ib.Second, func() bool { return m.takeover.waiting == 0 }) // polls of standbys
 			if got := m.requests.Cap(); got > 4*m.cfg.Window {
 				t.Errorf("%d places for requests", got)
 			}
@@ -107,9 +107,9 @@ func TestEndurance(t *testing.T) {
 				t.Errorf("at rest %d of %d places are taken, %d under way, %d to send",
 					m.requests.Len(), m.requests.Cap(), m.inFlight, len(m.out))
 			}
-			if len(m.lame)+len(m.actual)+len(m.doubt) != 0 || m.heir.waiting != 0 {
-				t.Errorf("lame %v, %d other tables, doubts %v, %d heirlooms", m.lame, len(m.actual), m.doubt,
-					m.heir.waiting)
+			if len(m.failing)+len(m.actual)+len(m.doubt) != 0 || m.takeover.waiting != 0 {
+				t.Errorf("failing %v, %d other tables, doubts %v, %d tables to come", m.failing, len(m.actual), m.doubt,
+					m.takeover.waiting)
 			}
 			if len(m.trapSeen) > 200 {
 				t.Errorf("%d traps seen", len(m.trapSeen))

@@ -101,8 +101,8 @@ func FuzzManager(f *testing.F) {
 		if !n.until(600*ib.Second, func() bool { return h.rests() && n.broken() == "" }) {
 			t.Fatalf("%v, %s\n%s", h.m.State(), n.broken(), n.logs())
 		}
-		if h.m.inFlight != 0 || len(h.m.out) != 0 || h.m.heir.waiting < 0 {
-			t.Fatalf("%d under way, %d to send, %d heirlooms", h.m.inFlight, len(h.m.out), h.m.heir.waiting)
+		if h.m.inFlight != 0 || len(h.m.out) != 0 || h.m.takeover.waiting < 0 {
+			t.Fatalf("%d under way, %d to send, %d tables to come", h.m.inFlight, len(h.m.out), h.m.takeover.waiting)
 		}
 	})
 }

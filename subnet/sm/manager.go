@@ -28,8 +28,8 @@ type Manager struct {
 	unsure map[ib.GUID]bool
 	// actual is what switches hold whose last writes were put off.
 	actual map[ib.GUID][]ib.PortNum
-	// lame counts the sweeps in a row in which a link or a switch did not do what it was told.
-	lame map[lamePort]int
+	// failing counts the sweeps in a row in which a link or a switch did not do what it was told.
+	failing map[failingPort]int
 	// deaf has nodes that were found and then fell silent, with the beginning of the last sweep in which they did.
 	deaf map[ib.GUID]ib.Time
 	// net and tables are what the last subnet was routed by.
@@ -68,29 +68,29 @@ type Manager struct {
 	planned    *planned                // nil until there is one, see plannedRoutes
 	routers    map[ib.GUID]*routerPort // by port
 	// routed is what routers wanted when multicast tables were made.
-	routed     map[ib.GUID][]mad.RouterGroup
-	matcher    *policy.QoSMatcher
-	qosSaid    string // of which engine it was said that its levels go before
-	groups     []Group
-	heir       heritage
-	testament  ib.Time // until when a successor may ask
-	registered bool    // hosts have registered something since memory was taken
-	admin      *sa.Admin
-	grouped    uint64 // revision of the groups whose tables were written
-	brief      bool   // only what the subnet needs to be up
-	forced     bool   // a handover makes this manager go on, whoever else is there
-	tookOver   bool   // clients have to register anew
-	setbacks   int    // sweeps in a row that were given up because a switch did not take its table
-	restarts   int    // sweeps in a row that were given up because a node fell silent
-	overtaken  int    // sweeps in a row that were given up because something changed meanwhile
-	cutOffs    int    // sweeps in a row that were given up because the manager's own link had been down
-	grief      grief
-	lateFails  int     // sweeps in a row whose late rounds were not taken
-	fullTook   ib.Time // the last full sweep, until its subnet was published
-	trapSeen   map[trapKey]trapSeen
-	calm       ib.Time // no refused key leads to a look before
-	pathsOf    *subnet.Subnet
-	lightPaths [][]ib.PortNum
+	routed      map[ib.GUID][]mad.RouterGroup
+	matcher     *policy.QoSMatcher
+	qosSaid     string // of which engine it was said that its levels go before
+	groups      []Group
+	takeover    takeover
+	mayAskUntil ib.Time // until when a successor may ask
+	registered  bool    // hosts have registered something since memory was taken
+	admin       *sa.Admin
+	grouped     uint64 // revision of the groups whose tables were written
+	brief       bool   // only what the subnet needs to be up
+	forced      bool   // a handover makes this manager go on, whoever else is there
+	tookOver    bool   // clients have to register anew
+	setbacks    int    // sweeps in a row that were given up because a switch did not take its table
+	restarts    int    // sweeps in a row that were given up because a node fell silent
+	overtaken   int    // sweeps in a row that were given up because something changed meanwhile
+	cutOffs     int    // sweeps in a row that were given up because the manager's own link had been down
+	unanswered  unanswered
+	lateFails   int     // sweeps in a row whose late rounds were not taken
+	fullTook    ib.Time // the last full sweep, until its subnet was published
+	trapSeen    map[trapKey]trapSeen
+	calm        ib.Time // no refused key leads to a look before
+	pathsOf     *subnet.Subnet
+	lightPaths  [][]ib.PortNum
 
 	wants    wants // reasons for the next sweep
 	lids     *lidBook
@@ -120,7 +120,7 @@ func New(cfg Config) *Manager {
 		choosing: map[ib.GUID]*choosing{}, byLane: map[ib.GUID]bool{}, unsure: map[ib.GUID]bool{},
 		routers: map[ib.GUID]*routerPort{},
 		actual:  map[ib.GUID][]ib.PortNum{},
-		lame:    map[lamePort]int{}, deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
+		failing: map[failingPort]int{}, deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
 	m.keys, m.guid = newKeyring(&m.cfg), m.cfg.Self
 	m.keys.neighbors = maps.Clone(m.cfg.Memory.Neighbors)
 	m.width = m.cfg.Window
@@ -274,8 +274,8 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 			if v != nil {
 				m.admin.HandleReportResp(m.now, r.to, data)
 			}
-		case askHeirloom:
-			m.tookHeirloom(r.attr, data) // may be shorter than a datagram
+		case askRecords:
+			m.tookRecords(r.attr, data) // may be shorter than a datagram
 		default:
 			m.peerReply(r, v)
 		}

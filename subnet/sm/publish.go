@@ -13,7 +13,7 @@ import (
 func (s *sweep) publish() {
 	m := s.m
 	s.late = s.lateSwitches()
-	s.forgetLame()
+	s.forgetFailing()
 	for guid := range m.actual { // tidy: order-free
 		if _, there := s.byGUID[guid]; !there {
 			delete(m.actual, guid)
@@ -25,11 +25,11 @@ func (s *sweep) publish() {
 		if s.incomplete[i] {
 			m.doubt[guid] = true
 			if s.stuck[i] {
-				m.limps(lamePort{guid, 0}, "a switch did not take its table")
+				m.noteFailing(failingPort{guid, 0}, "a switch did not take its table")
 			}
 			continue
 		}
-		m.walks(lamePort{guid, 0}, "a switch takes its table again")
+		m.noteWorking(failingPort{guid, 0}, "a switch takes its table again")
 		if !s.late[i] {
 			delete(m.doubt, guid)
 		}
@@ -85,25 +85,25 @@ func (s *sweep) publish() {
 		m.event(EventSweep, "swept (%s): %v", s.why, *r)
 	}
 	m.published()
-	m.grieve(s.full, s.silent+len(s.failed))
+	m.retryUnanswered(s.full, s.silent+len(s.failed))
 	m.resumeLight()
 }
 
-// grieve sees to it that what did not answer is asked again. What is new is tried again soon: it may have been a link
-// that went down under a question. Then the pauses grow, so that a dead node does not keep the manager busy.
-func (m *Manager) grieve(full bool, griefs int) {
-	g := &m.grief
-	if griefs == 0 {
+// retryUnanswered sees to it that what did not answer is asked again. What is new is tried again soon: it may have been
+// a link that went down under a question. Then the pauses grow, so that a dead node does not keep the manager busy.
+func (m *Manager) retryUnanswered(full bool, count int) {
+	g := &m.unanswered
+	if count == 0 {
 		if full {
-			*g = grief{soon: g.soon}
+			*g = unanswered{soon: g.soon}
 		}
 		return
 	}
-	if !full || griefs != g.count {
+	if !full || count != g.count {
 		g.tries = 0
 	}
 	if full {
-		g.count = griefs
+		g.count = count
 	}
 	at := m.retryAt(g.tries)
 	if g.tries == 0 && m.now >= g.soon {
@@ -118,8 +118,8 @@ func (m *Manager) grieve(full bool, griefs int) {
 // soonest is how many timeouts lie between tries without a pause.
 const soonest = 10
 
-// grief is what did not answer: how much in the last full sweep, and how often it was tried since.
-type grief struct {
+// unanswered is what did not answer: how much in the last full sweep, and how often it was tried since.
+type unanswered struct {
 	count, tries int
 	soon         ib.Time // a try without a pause comes no sooner
 }

@@ -41,7 +41,7 @@ const (
 	askTable
 	tell
 	tellReport
-	askHeirloom
+	askRecords
 )
 
 // requests are those under way.

@@ -65,7 +65,7 @@ type sweep struct {
 	was        *route.Tables // what the switches held
 	levels     *levels
 	managers   []subnet.Manager
-	heir       *subnet.Manager // who goes before this manager and stands by
+	successor  *subnet.Manager // who goes before this manager and stands by
 	lanes      lanePlan
 
 	reads      []reading
@@ -200,8 +200,8 @@ var phases = [...]phase{
 	{name: "discover", start: (*sweep).beginDiscovery, next: (*sweep).nextProbe, reply: (*sweep).probed,
 		again: (*sweep).unlock, anew: true},
 	{name: "settle", start: (*sweep).settle},
-	{name: "ask heritage", start: (*sweep).beginHeritage, wait: (*sweep).awaitsHeritage},
-	{name: "heritage", start: (*sweep).claimHeritage},
+	{name: "ask registrations", start: (*sweep).beginTakeover, wait: (*sweep).awaitsTakeover},
+	{name: "registrations", start: (*sweep).importRegistrations},
 	{name: "read tables", start: (*sweep).beginRead, next: (*sweep).nextRead, reply: (*sweep).readReply,
 		again: (*sweep).unreadable, anew: true},
 	{name: "addresses", start: (*sweep).beginAddresses, next: (*sweep).nextAddress, reply: (*sweep).portReply,

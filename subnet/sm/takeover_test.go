@@ -305,9 +305,9 @@ func (n *network) remembers(cs []*client, mlid ib.LID) {
 	n.pass(3 * ib.Second)
 }
 
-// TestHeritage: nothing that hosts have registered is lost when the subnet changes hands, in whatever way, although no
+// TestTakeover: nothing that hosts have registered is lost when the subnet changes hands, in whatever way, although no
 // host registers anew; and what was given up meanwhile does not come back.
-func TestHeritage(t *testing.T) {
+func TestTakeover(t *testing.T) {
 	for _, how := range []string{"handover", "death", "restart", "there and back"} {
 		t.Run(how, func(t *testing.T) {
 			n := newNetwork(t, small)

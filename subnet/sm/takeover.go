@@ -9,32 +9,32 @@ import (
 	"softib/subnet/sa"
 )
 
-// heritage is the administrator's database of another manager, so that nothing that hosts have registered is lost when
+// takeover is the administrator's database of another manager, so that nothing that hosts have registered is lost when
 // the subnet changes hands. It is asked for like any client would, by the SM_Key that both have: from the master that
 // hands over, while it still answers, and now and then by a standby, for the day when the master is gone.
-type heritage struct {
+type takeover struct {
 	from    ib.LID // whom it is asked from
 	waiting int
 	// got has the tables that came, empty ones too.
-	got     [len(heirlooms)]bool
+	got     [len(takeoverTables)]bool
 	members []mad.MCMemberRecord
 	service []mad.ServiceRecord
 	informs []mad.InformInfoRecord
 }
 
-// heirlooms are the tables that are asked for.
-var heirlooms = [...]mad.AttrID{mad.AttrMCMemberRecord, mad.AttrServiceRecord, mad.AttrInformInfoRecord}
+// takeoverTables are the tables that are asked for.
+var takeoverTables = [...]mad.AttrID{mad.AttrMCMemberRecord, mad.AttrServiceRecord, mad.AttrInformInfoRecord}
 
-// heritageRetries is how often a table is asked for again. Each may take a bit longer than other answers.
-const heritageRetries = 2
+// takeoverRetries is how often a table is asked for again. Each may take a bit longer than other answers.
+const takeoverRetries = 2
 
-// askHeritage asks a master's administrator for its tables.
-func (m *Manager) askHeritage(from ib.LID) {
-	if !from.IsUnicast() || m.heir.waiting > 0 {
+// askRegistrations asks a master's administrator for its tables.
+func (m *Manager) askRegistrations(from ib.LID) {
+	if !from.IsUnicast() || m.takeover.waiting > 0 {
 		return
 	}
-	m.heir.from = from
-	for _, attr := range heirlooms {
+	m.takeover.from = from
+	for _, attr := range takeoverTables {
 		h := mad.Header{
 			BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion,
 			Method: mad.MethodGetTable, AttributeID: attr,
@@ -44,16 +44,16 @@ func (m *Manager) askHeritage(from ib.LID) {
 		b = (&mad.SAHeader{SMKey: m.cfg.SMKey}).Append(b)
 		m.out = append(m.out, outgoing{
 			env: mad.Envelope{LID: from, QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, data: b[:mad.Size],
-			timeout: 5 * m.cfg.Timeout / 2, retries: heritageRetries, req: request{what: askHeirloom, attr: attr},
+			timeout: 5 * m.cfg.Timeout / 2, retries: takeoverRetries, req: request{what: askRecords, attr: attr},
 			tracked: true,
 		})
-		m.heir.waiting++
+		m.takeover.waiting++
 	}
 }
 
-// tookHeirloom takes a table; nil if it did not come.
-func (m *Manager) tookHeirloom(attr mad.AttrID, data []byte) {
-	m.heir.waiting--
+// tookRecords takes a table; nil if it did not come.
+func (m *Manager) tookRecords(attr mad.AttrID, data []byte) {
+	m.takeover.waiting--
 	if len(data) < mad.SADataOff || mad.View(data).AttrID() != attr ||
 		mad.View(data).Method() != mad.MethodGetTableResp {
 		return
@@ -69,8 +69,8 @@ func (m *Manager) tookHeirloom(attr mad.AttrID, data []byte) {
 	if _, err := sh.Parse(data[mad.SAHeaderOff:]); err != nil {
 		return
 	}
-	h := &m.heir
-	h.got[slices.Index(heirlooms[:], attr)] = true
+	h := &m.takeover
+	h.got[slices.Index(takeoverTables[:], attr)] = true
 	switch stride := int(sh.AttributeOffset) * 8; attr {
 	case mad.AttrMCMemberRecord:
 		h.members = records[mad.MCMemberRecord](data[mad.SADataOff:], stride)
@@ -98,28 +98,28 @@ func records[T any, P interface {
 	return list
 }
 
-// beginHeritage asks the master that hands over. What it answers is there before multicast tables are written.
-func (s *sweep) beginHeritage() {
+// beginTakeover asks the master that hands over. What it answers is there before multicast tables are written.
+func (s *sweep) beginTakeover() {
 	if !s.m.peers.owing {
 		return
 	}
 	for k := range s.managers {
 		if o := &s.managers[k]; o.Info.SMState == mad.SMMaster && o.Port != s.m.guid {
-			s.m.askHeritage(o.LID)
+			s.m.askRegistrations(o.LID)
 			return
 		}
 	}
 }
 
-// awaitsHeritage holds the sweep until the tables are there, or will not come.
-func (s *sweep) awaitsHeritage() bool { return s.m.peers.owing && s.m.heir.waiting > 0 }
+// awaitsTakeover holds the sweep until the tables are there, or will not come.
+func (s *sweep) awaitsTakeover() bool { return s.m.peers.owing && s.m.takeover.waiting > 0 }
 
-// claimHeritage gives what was learned to our own administrator, in the place of what that one knew: from a file, or
-// from a time when this manager was master before.
-func (s *sweep) claimHeritage() {
+// importRegistrations gives what was learned to our own administrator, in the place of what that one knew: from a file,
+// or from a time when this manager was master before.
+func (s *sweep) importRegistrations() {
 	m := s.m
-	h := &m.heir
-	if !m.tookOver && !m.peers.owing || h.got == [len(heirlooms)]bool{} {
+	h := &m.takeover
+	if !m.tookOver && !m.peers.owing || h.got == [len(takeoverTables)]bool{} {
 		return
 	}
 	lidOf := map[ib.GUID]ib.LID{}
@@ -144,11 +144,11 @@ func (s *sweep) claimHeritage() {
 	refused := m.admin.Import(m.now, db)
 	m.event(EventSA, "taken over: %d groups, %d services, %d subscriptions; %d were of no use", len(db.Groups),
 		len(db.Services), len(db.Subscriptions), refused)
-	*h = heritage{from: h.from, waiting: h.waiting}
+	*h = takeover{from: h.from, waiting: h.waiting}
 }
 
 // database is the records as our own administrator keeps them.
-func (h *heritage) database(lidOf map[ib.GUID]ib.LID) sa.Database {
+func (h *takeover) database(lidOf map[ib.GUID]ib.LID) sa.Database {
 	var db sa.Database
 	at := map[ib.GID]int{}
 	for i := range h.members {
