@@ -137,9 +137,10 @@ func Draw(seed uint64, hosts int) Scenario {
 	sc.Enforce = one(2)
 	faulty = sc.drawMachine(rng, hosts, faulty)
 	g := sc.graph()
+	sc.drawKills(len(g.Hosts()))
 	sc.Work = workload.Generate(rng, workload.Shape{
 		Hosts: len(g.Hosts()), Conns: 6 + 2*len(g.Hosts()), Ops: 50, Bytes: 5 << 20, MTU: sc.MTU,
-		Lossy: faulty || sc.HOQ > 0 || sc.Life > 0 || sc.Machine.Stalls > 0 || sc.Machine.Renews > 0, Calm: sc.Calm,
+		Lossy: faulty || len(sc.Faults) > 0 || sc.HOQ > 0 || sc.Life > 0 || sc.Machine.Stalls > 0 || sc.Machine.Renews > 0, Calm: sc.Calm,
 		Partitions: one(3),
 	})
 	if faulty {
@@ -229,6 +230,18 @@ func (sc *Scenario) drawMachine(rng *rand.Rand, hosts int, faulty bool) bool {
 	}
 	sc.Machine = m
 	return faulty && m.Direct < 100
+}
+
+// drawKills draws processes that are killed where all ways are direct and nothing else goes wrong, by randomness of its
+// own, as drawAdaptive.
+func (sc *Scenario) drawKills(hosts int) {
+	rng := rand.New(rand.NewPCG(sc.Seed, 0x1C11))
+	if sc.Calm || sc.Machine.Direct < 100 || rng.IntN(3) > 0 {
+		return
+	}
+	for range 1 + rng.IntN(2) {
+		sc.Faults = append(sc.Faults, Fault{Kind: Stop, At: ib.Time(rng.Int64N(int64(busy))), Host: rng.IntN(hosts)})
+	}
 }
 
 // drawTopo draws a topology. It reports whether shortest paths on it, and a multicast tree,
