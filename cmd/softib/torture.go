@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/driver/machine"
 	"softib/proof/check"
 	"softib/proto/ib"
 )
@@ -149,6 +150,14 @@ func runTorture(cmd *cobra.Command, o check.Options, asJSON bool) error {
 	}
 	t.say("%d of %d seeds in %.1f s: %d requests, %d packet hops, %d faults, %d runs compared with a second one",
 		r.Done, r.Seeds, r.Elapsed.Seconds(), r.Ops, r.Hops, r.Faults(), r.Runs-r.Done)
+	n := &r.Histories
+	t.say("histories: %d of programs (%d with ways from ring to ring), %d of management, %d of reductions, %d of "+
+		"machines", n[check.DataKind], r.Direct, n[check.ManagementKind], n[check.ReductionKind], n[check.ClusterKind])
+	if m := &r.Tally.Machine; n[check.DataKind] > 0 {
+		t.say("programs: %d packets from ring to ring and %d into the fabric, %d payloads by reference, %d full rings, "+
+			"%d standstills, %d new ways under load, %d killed", m[machine.Direct], m[machine.Switched],
+			m[machine.ByRef], m[machine.Full], m[machine.Stills], m[machine.Generations], m[machine.Kills])
+	}
 	if m := &r.Tally.Mgmt; m.Sweeps > 0 {
 		t.say("management: %d sweeps, %d changes of state, %d table blocks, %d checks for loops and %d for "+
 			"credit loops, %d messages that had to arrive",
@@ -184,6 +193,7 @@ func tortureJSON(w io.Writer, r *check.Report) error {
 		Command string `json:"command"`
 		Text    string `json:"text"`
 	}
+	n := &r.Histories
 	out := struct {
 		Seeds    int       `json:"seeds"`
 		Done     int       `json:"done"`
@@ -192,8 +202,14 @@ func tortureJSON(w io.Writer, r *check.Report) error {
 		Ops      uint64    `json:"requests"`
 		Hops     uint64    `json:"packet_hops"`
 		Faults   uint64    `json:"faults"`
+		Programs int       `json:"histories_of_programs"`
+		Direct   int       `json:"histories_with_direct_ways"`
+		Mgmt     int       `json:"histories_of_management"`
+		Adding   int       `json:"histories_of_reductions"`
+		Machines int       `json:"histories_of_machines"`
 		Failures []failure `json:"failures"`
-	}{r.Seeds, r.Done, r.Failed, r.Elapsed.Seconds(), uint64(r.Ops), uint64(r.Hops), uint64(r.Faults()), []failure{}}
+	}{r.Seeds, r.Done, r.Failed, r.Elapsed.Seconds(), uint64(r.Ops), uint64(r.Hops), uint64(r.Faults()),
+		n[check.DataKind], r.Direct, n[check.ManagementKind], n[check.ReductionKind], n[check.ClusterKind], []failure{}}
 	for i := range r.Failures {
 		var b strings.Builder
 		if err := r.Failures[i].Write(&b); err != nil {

@@ -13,7 +13,8 @@ import (
 func TestTorture(t *testing.T) {
 	s := newShell(t)
 	out := s.run("torture", "--seeds", "3", "--hosts", "4")
-	wants(t, out, "3 of 3 seeds", "requests", "packet hops", "no violation")
+	wants(t, out, "3 of 3 seeds", "requests", "packet hops", "histories: 2 of programs (", "1 of management, ",
+		"packets from ring to ring", "no violation")
 	out = s.run("torture", "--seed", "77")
 	wants(t, out, "1 of 1 seeds", "1 runs compared with a second one")
 	// As README.md has it, but for the folder.
@@ -28,7 +29,7 @@ func TestTorture(t *testing.T) {
 		t.Errorf("a capture of %d bytes: %v", len(b), err)
 	}
 	out = s.run("torture", "--kind", "cluster", "--seeds", "20")
-	wants(t, out, "20 of 20 seeds", "changes acknowledged", "masters", "no violation")
+	wants(t, out, "20 of 20 seeds", "histories: 0 of programs", "20 of machines", "changes acknowledged", "masters", "no violation")
 	for _, args := range [][]string{
 		{"torture", "--seeds", "0"}, {"torture", "--hosts", "1"}, {"torture", "--hosts", "9999"},
 		{"torture", "--parallel", "-1"}, {"torture", "what"},

@@ -79,6 +79,10 @@ type Progress struct {
 // Report is what came of it.
 type Report struct {
 	Progress
+	// Histories are how many were of each kind: a seed may have two. Direct is how many of data had ways from ring to
+	// ring.
+	Histories [NumKind]int
+	Direct    int
 	Ops, Runs int
 	Tally     Tally
 	Failures  []Failure
@@ -171,27 +175,35 @@ func (t *torture) take(ctx context.Context) (uint64, bool) {
 // one runs a seed and, if it fails, cuts it down.
 func (t *torture) one(seed uint64) {
 	fail := &Failure{Seed: seed, Hosts: t.opt.Hosts, Kind: t.opt.Kind}
+	kinds, direct := []Kind{DataKind}, 0
 	play := func(opt runOptions) Result { return run(&fail.Small, opt) }
 	again := seed
 	if t.opt.Kind.IsManagement(seed) {
 		sc := DrawManagement(seed, t.opt.Hosts)
+		kinds[0] = ManagementKind
 		fail.Mgmt = &sc
 		play = func(opt runOptions) Result { return runManagement(&sc, opt) }
 		if t.opt.Kind == Both {
 			again = seed / 4 // of these seeds none is a multiple of four
 		}
 	} else if t.opt.Kind == ReductionKind {
+		kinds[0] = ReductionKind
 		play = fail.reductions()
 	} else if t.opt.Kind == ClusterKind {
 		sc := DrawCluster(seed)
+		kinds[0] = ClusterKind
 		fail.Cluster = &sc
 		play = func(runOptions) Result { return RunCluster(&sc) }
 	} else {
 		fail.Small = Draw(seed, t.opt.Hosts)
+		if fail.Small.Machine.Direct > 0 {
+			direct = 1
+		}
 	}
 	res, runs := t.played(play, again)
 	if !res.Failed() && t.opt.Kind == Both && fail.Mgmt == nil && drawsReductions(seed) {
 		// A history of its own, after which the seed is done.
+		kinds = append(kinds, ReductionKind)
 		more, n := t.played(fail.reductions(), again)
 		runs += n - 1
 		more.Hops += res.Hops
@@ -211,6 +223,10 @@ func (t *torture) one(seed uint64) {
 	defer t.mu.Unlock()
 	r := &t.report
 	r.Done++
+	r.Direct += direct
+	for _, k := range kinds {
+		r.Histories[k]++
+	}
 	r.Runs += runs
 	r.Hops += res.Hops * uint64(runs)
 	r.Ops += res.Ops

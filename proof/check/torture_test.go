@@ -23,6 +23,9 @@ func TestTorture(t *testing.T) {
 	t.Logf("%d seeds, %d runs, %d ops, %d hops, %d faults, %v drops in %v", r.Done, r.Runs, r.Ops, r.Hops, r.Faults(),
 		r.Tally.Drops, r.Elapsed)
 	t.Logf("management: %+v", r.Tally.Mgmt)
+	if h := r.Histories; opt.Kind == Both && h[DataKind]+h[ManagementKind] != r.Done || r.Direct > h[DataKind] {
+		t.Errorf("histories by kind are %v, and %d with ways from ring to ring, of %d seeds", h, r.Direct, r.Done)
+	}
 	for i := range r.Failures {
 		t.Fail()
 		r.Failures[i].Write(os.Stdout)
