@@ -45,10 +45,12 @@ func (h *HCA) HasWithdrawn() bool { return h.withdrawn }
 func (q *QP) IsOnly(psn ib.PSN) bool { return q.ackPSN == psn && q.sentPSN == psn.Add(1) }
 
 // Delivered tells the requester that the packet with this PSN, which IsOnly, is where it belongs and will be heard of
-// by the peer, in its turn, whatever happens: it is acknowledged.
+// by the peer, in its turn, whatever happens: it is acknowledged, and the acknowledgement counted, which the peer
+// counts too (WayBack).
 func (h *HCA) Delivered(now ib.Time, q *QP, psn ib.PSN) {
 	h.now = now
 	if q.state == StateRTS || q.state == StateSQD {
+		h.Stats.RxPackets++
 		q.handleAck(now, psn, wire.SynAckNoCred)
 	}
 }

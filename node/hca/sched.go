@@ -119,13 +119,16 @@ func (q *QP) way(s *Send) {
 	s.DQPN, s.Copy = q.bth.DestQP, false
 }
 
-// WayBack is where an answer to a packet for a reliable queue pair would go.
+// WayBack is where the acknowledgement of a packet goes that needs none, see Delivered. It is counted as sent: what
+// an adapter counts does not depend on how its packets travel.
 func (h *HCA) WayBack(n ib.QPN) (s Send, ok bool) {
 	q := h.qp(n)
 	if q == nil || !q.isRC() {
 		return s, false
 	}
 	q.way(&s)
+	h.Stats.TxPackets++
+	h.Stats.AcksSent++
 	return s, true
 }
 
