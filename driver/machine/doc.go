@@ -7,7 +7,7 @@
 // of them it may stand still, for microseconds or seconds, or be killed; its peers go on. Ways through the fabric are
 // direct, from ring to ring, or switched: then a ring ends at the host's port in package sim, which has cables,
 // switches and their faults, and a process that leaves its rings full holds packets up there. A way may change under
-// load.
+// load. Ports count what passes them by either kind of way.
 //
 // A Machine is used like a sim.Sim, and drives one. It knows nothing of the load that runs on it. It counts what
 // happens to rings and processes (Count), so that a test can want everything to have happened.

@@ -97,12 +97,18 @@ type Machine struct {
 	midst bool   // a process runs in the midst of a step of another
 	count Count
 	seen  []seen // by host
+	// Of ways from ring to ring, by host and slot, what ports have counted; which do not lead so for now; and whose
+	// cables, by place, are bad.
+	settled [][]sent
+	cuts    []cut
+	bad     map[uint32]bool
 }
 
 // New makes processes on the hosts of a fabric that build makes: it gets the engines that the fabric shall drive in the
 // hosts' places, and brings the fabric up.
 func New(cfg Config, build func(newHost func(*topo.Node) sim.Host) (*sim.Sim, error)) (*Machine, error) {
-	m := &Machine{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x3AC41E)), hash: cfg.Seed}
+	m := &Machine{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x3AC41E)), hash: cfg.Seed,
+		bad: map[uint32]bool{}}
 	var ports []*port
 	s, err := build(func(n *topo.Node) sim.Host {
 		p := newPort(n)
@@ -122,6 +128,7 @@ func New(cfg Config, build func(newHost func(*topo.Node) sim.Host) (*sim.Sim, er
 		m.seen = append(m.seen, seen{rings: map[*channel]*endpoint.Observer{}})
 		m.Learn(i) // the fabric's own adapter stands for the host in management's eyes
 	}
+	m.settled = make([][]sent, len(m.procs))
 	m.watch()
 	return m, nil
 }
@@ -135,6 +142,7 @@ const (
 
 // watch finds packets that lie in rings whose receivers do not know of them: a wake-up was lost.
 func (m *Machine) watch() {
+	m.restore()
 	for _, p := range m.procs {
 		for _, c := range p.out {
 			taken := c.out.Taken()
@@ -208,7 +216,9 @@ func (m *Machine) Next(until ib.Time) sim.Wake {
 		case doWatch:
 			m.watch()
 		case doRenew:
-			p.renew(int(w.ID >> 16 & 0xFFFFFFFF))
+			slot := int(w.ID >> 16 & 0xFFFFFFFF)
+			m.settle(p, slot) // the next way may be another
+			p.renew(slot)
 		}
 	}
 }
@@ -246,6 +256,13 @@ func (m *Machine) Still(host int) bool {
 	}
 	p.lookLater(p.still - m.Now())
 	return true
+}
+
+// StandStill has a host's process do nothing until a time, whatever comes to it. With the present time it goes on.
+func (m *Machine) StandStill(host int, until ib.Time) {
+	p := m.procs[host]
+	p.still, p.lastStill = until, until
+	p.attendLater(until - m.Now() + turnTime)
 }
 
 // Stalled reports whether a host's program stood still at some time since t, or was short of room.
