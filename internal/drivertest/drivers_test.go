@@ -1,43 +1,69 @@
 package drivertest
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"softib/driver/live"
-	"softib/driver/machine"
-	"softib/driver/sim"
+	"softib/fabric"
+	"softib/internal/patience"
 	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/proto/trace"
 	"softib/proto/wire"
-	"softib/verbs/attach/server"
 )
 
-// step is something that h1 does to h2.
+// step is something that happens. If it is nothing else, the sender posts something for the receiver, and that is over
+// before the next step.
 type step struct {
-	Op     hca.WROpcode
-	Bytes  int
-	Imm    uint32
-	BadKey bool
-	// Down takes the cable of h2 out first.
-	Down bool
+	Op    hca.WROpcode
+	Bytes int
+	Imm   uint32
+	// Wrong is what is wrong with the request.
+	Wrong string
+	// Times is how many are posted at once, one behind the other in memory; Begins: the next step does not wait for it.
+	Times  int
+	Begins bool
+	// By is the end that does what Do says; Event is something else that happens there.
+	By    int
+	Do    action
+	Event event
+	// Faults are those of the receiver's cable from now on, and Until is what is awaited next.
+	Faults *fabric.Faults
+	Until  func(seen) bool `json:"-"`
 }
 
-// script is what is done, one after the other; each step is over before the next.
-var script = []step{
+// event is what happens to a process or its cable.
+type event uint8
+
+const (
+	standsStill event = iota + 1
+	goesOn
+	cableOut
+	cableIn
+)
+
+// posted reports whether the step is a request.
+func (s *step) posted() bool {
+	return s.Event == 0 && s.Do == tells && s.Faults == nil && s.Until == nil
+}
+
+// script is what is done, one after the other.
+type script struct {
+	setup
+	steps []step
+	// directly: only where ways lead from ring to ring.
+	directly bool
+}
+
+// common is how scripts begin.
+var common = []step{
 	{Op: hca.WRSend, Bytes: 8},
 	{Op: hca.WRSendImm, Bytes: 300, Imm: 0xCAFE},
 	{Op: hca.WRSend, Bytes: 5000},
@@ -53,24 +79,115 @@ var script = []step{
 	{Op: hca.WRSend, Bytes: 32768},
 }
 
-// endings are the last step of a script, each a fault that ends the connection.
-var endings = map[string]step{
-	"a wrong key":     {Op: hca.WRRDMAWrite, Bytes: 64, BadKey: true},
-	"a cable is out":  {Op: hca.WRSend, Bytes: 64, Down: true},
-	"nothing happens": {Op: hca.WRSend, Bytes: 16},
+// after is a script that goes on after the common steps.
+func after(more ...step) script {
+	return script{setup{Receives: 32, RNRTimer: 12, RNRRetry: 7}, append(slices.Clone(common), more...), false}
+}
+
+// with is a script from its beginning.
+func with(is setup, steps ...step) script { return script{is, steps, false} }
+
+var (
+	write = step{Op: hca.WRRDMAWrite, Bytes: 64}
+	send  = step{Op: hca.WRSend, Bytes: 64}
+	heals = step{Faults: &fabric.Faults{}}
+	ends  = step{Until: over}
+)
+
+// begins is a step for whose end the next does not wait.
+func (s step) begins() step { s.Begins = true; return s }
+
+// wrong is a step whose request is wrong.
+func (s step) wrong(how string) step { s.Wrong = how; return s }
+
+// times is a step of many requests.
+func (s step) times(n int) step { s.Times = n; return s }
+
+func happens(end int, e event) step  { return step{By: end, Event: e} }
+func does(end int, what action) step { return step{By: end, Do: what} }
+func cableDoes(f fabric.Faults) step { return step{Faults: &f} }
+func awaits(f func(seen) bool) step  { return step{Until: f} }
+
+// over reports whether all requests have completed.
+func over(s seen) bool { return len(s.Sender) >= s.sent }
+
+// hit waits until the faults of the cable have hit so many packets.
+func hit(n uint64) step { return awaits(func(s seen) bool { return s.harmed >= n }) }
+
+// discarded waits until ports have discarded so many packets.
+func discarded(n uint64) step {
+	return awaits(func(s seen) bool {
+		sum := uint64(0)
+		for _, c := range s.Counters {
+			sum += c[ib.PortXmitDiscards]
+		}
+		return sum >= n
+	})
+}
+
+const (
+	sender = iota
+	receiver
+)
+
+// scripts are by what happens.
+var scripts = map[string]script{
+	"nothing":                  after(step{Op: hca.WRSend, Bytes: 16}),
+	"a wrong key":              after(write.wrong("key")),
+	"a key that may only read": after(write.wrong("rights")),
+	"too far":                  after(write.wrong("bounds")),
+	"a wrong key of one's own": after(send.wrong("own key")),
+	"a cable is out":           after(happens(receiver, cableOut), send),
+	"its own cable is out":     after(happens(sender, cableOut), send),
+	"a cable is out for a while": after(happens(receiver, cableOut), send.begins(), discarded(1),
+		happens(receiver, cableIn), ends, send, write),
+	"a process stands still": after(happens(receiver, standsStill), send.begins(), happens(receiver, goesOn), ends,
+		send, happens(receiver, standsStill), write.begins(), happens(receiver, goesOn), ends, write),
+	"memory is deregistered": after(write, does(receiver, deregisters), write),
+	"memory is deregistered while a peer writes": after(cableDoes(fabric.Faults{Drop: 1}), write.begins(), hit(1),
+		does(receiver, deregisters), heals),
+	"a peer's queue pair fails": after(does(receiver, fails), send),
+	"a queue pair fails": after(happens(receiver, standsStill), send.begins(), does(sender, fails),
+		happens(receiver, goesOn)),
+	"a packet is lost":        after(cableDoes(fabric.Faults{Drop: 1}), send.begins(), hit(1), heals, ends, send),
+	"all packets are lost":    after(cableDoes(fabric.Faults{Drop: 1}), send),
+	"a packet is damaged":     after(cableDoes(fabric.Faults{BER: 0.1}), send.begins(), hit(1), heals, ends, send),
+	"all packets are damaged": after(cableDoes(fabric.Faults{BER: 0.1}), write),
+	"packets are slow": after(cableDoes(fabric.Faults{Lag: 20 * ib.Millisecond}), send, write,
+		step{Op: hca.WRRDMARead, Bytes: 1000}, heals, send),
+	"nobody receives":     with(setup{RNRTimer: 12, RNRRetry: 2}, write, send),
+	"nobody receives yet": with(setup{RNRTimer: 0, RNRRetry: 2}, write, does(receiver, answers), send),
+	"buffers are full":    with(setup{Unreliable: true}, cableDoes(fabric.Faults{Rate: 20e6}), write.times(400)),
+	"a ring is full": {setup{Unreliable: true}, []step{happens(receiver, standsStill), write.times(400).begins(),
+		happens(receiver, goesOn)}, true},
 }
 
 // seen is what can be seen of a run.
 type seen struct {
 	Sender, Receiver []done
-	Counters         map[string][4]uint64
+	Ends             [2]seenEnd
+	Counters         map[string]ib.Counters
 	Packets          []string
+	harmed           uint64
+	sent             int // how many requests were posted
 }
 
-const spec = "star:2,speed=HDR,length=2m"
+// seenEnd is how an end is: what its adapter has counted, and a digest of the memory.
+type seenEnd struct {
+	Stats  hca.Stats
+	Memory uint64
+}
 
-// host names a port of a host.
-func host(g *topo.Graph, i int) topo.PortRef { return topo.PortRef{Node: g.Hosts()[i].Index, Port: 1} }
+// spec has a third host, which is first: switches tell the manager there that a cable is out, in real time alone.
+const spec = "star:3,speed=HDR,length=2m"
+
+// hosts are those of the two programs.
+func hosts(g *topo.Graph) []*topo.Node { return g.Hosts()[1:3] }
+
+// host names the port of an end.
+func host(g *topo.Graph, end int) topo.PortRef {
+	return topo.PortRef{Node: hosts(g)[end].Index, Port: 1}
+}
 
 // ports are all that packets pass.
 func ports(g *topo.Graph) (list []topo.PortRef) {
@@ -80,18 +197,10 @@ func ports(g *topo.Graph) (list []topo.PortRef) {
 	return list
 }
 
-// counted is what ports have counted since before.
-func counted(g *topo.Graph, read func(topo.PortRef) ib.Counters, before map[string][4]uint64) map[string][4]uint64 {
-	now := map[string][4]uint64{}
-	for _, r := range ports(g) {
-		c, b := read(r), before[g.PortName(r)]
-		now[g.PortName(r)] = [4]uint64{c[ib.PortXmitPkts] - b[0], c[ib.PortXmitData] - b[1], c[ib.PortRcvPkts] - b[2],
-			c[ib.PortRcvData] - b[3]}
-	}
-	return now
-}
+// cable is the ends of the receiver's.
+func cable(g *topo.Graph) [2]topo.PortRef { return [2]topo.PortRef{host(g, 1), g.Peer(host(g, 1))} }
 
-// tape is a capture of what is sent at the two ends of h1's cable.
+// tape is a capture of what is sent at the two ends of the sender's cable.
 type tape struct {
 	mu    sync.Mutex
 	ends  []topo.PortRef
@@ -130,286 +239,204 @@ func (p *tape) Write(e *trace.Event) error {
 func TestSameEverywhere(t *testing.T) {
 	drivers := []struct {
 		name string
-		run  func(*testing.T, []step, bool) seen
-	}{{"virtual time", virtual}, {"one process", inProcess}, {"processes", inProcesses}}
-	for name, last := range endings {
+		make func(*testing.T, setup, bool) world
+	}{{"virtual time", newVirtual}, {"one process", newInProcess}, {"processes", newInProcesses}}
+	for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		sc := scripts[name]
 		for _, captured := range []bool{false, true} {
+			if sc.directly && captured {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s/captured=%v", name, captured), func(t *testing.T) {
-				steps := append(slices.Clone(script), last)
+				t.Parallel() // most of the time is waiting for timeouts
 				var first seen
 				for i, d := range drivers {
-					got := d.run(t, steps, captured)
-					if i == 0 {
-						first = got
-						if len(got.Sender) < len(steps) || captured && len(got.Packets) < len(steps) {
-							t.Fatalf("%s: %d completions of %d, %d packets", d.name, len(got.Sender), len(steps),
-								len(got.Packets))
+					t.Run(d.name, func(t *testing.T) {
+						got := play(t, d.make(t, sc.setup, captured), sc.steps)
+						if i == 0 {
+							first = got
+							sent := len(slices.DeleteFunc(slices.Clone(sc.steps), func(s step) bool { return !s.posted() }))
+							if len(got.Sender) < sent || captured && len(got.Packets) < sent {
+								t.Fatalf("%d completions of %d, %d packets", len(got.Sender), sent, len(got.Packets))
+							}
+							return
 						}
-						continue
-					}
-					same(t, "completions of the sender", d.name, got.Sender, first.Sender)
-					same(t, "completions of the receiver", d.name, got.Receiver, first.Receiver)
-					same(t, "packets", d.name, got.Packets, first.Packets)
-					for port, want := range first.Counters {
-						if have := got.Counters[port]; withoutTraps(have, want) != want {
-							t.Errorf("%s: %s has sent and received %v, want %v", d.name, port, have, want)
-						}
-					}
+						compare(t, got, first)
+					})
 				}
 			})
 		}
 	}
 }
 
-// trapWords is how long a datagram of management is for counters.
-const trapWords = (wire.LRHSize + wire.BTHSize + wire.DETHSize + mad.Size + wire.ICRCSize) / 4
-
-// withoutTraps takes out of what a port has counted what it has more than it should, if those are datagrams: in real
-// time the switch tells the manager that a cable is out, again and again, and in virtual time nobody manages here.
-func withoutTraps(have, want [4]uint64) [4]uint64 {
-	for i := 0; i < 4; i += 2 {
-		if n := have[i] - want[i]; have[i] > want[i] && have[i+1]-want[i+1] == n*trapWords {
-			have[i], have[i+1] = want[i], want[i+1]
+// compare wants a run to be as another was.
+func compare(t *testing.T, got, want seen) {
+	t.Helper()
+	same(t, "completions of the sender", got.Sender, want.Sender)
+	same(t, "completions of the receiver", got.Receiver, want.Receiver)
+	same(t, "packets", got.Packets, want.Packets)
+	for i, is := range got.Ends {
+		if is.Memory != want.Ends[i].Memory {
+			t.Errorf("end %d has %#x in its memory, want %#x", i+1, is.Memory, want.Ends[i].Memory)
 		}
+		a, b := reflect.ValueOf(is.Stats), reflect.ValueOf(want.Ends[i].Stats)
+		for k := range a.NumField() {
+			if !a.Field(k).Equal(b.Field(k)) {
+				t.Errorf("the adapter of %s has counted %v %s, want %v", [...]string{"the sender", "the receiver"}[i],
+					a.Field(k), a.Type().Field(k).Name, b.Field(k))
+			}
+		}
+	}
+	for port, c := range want.Counters {
+		is := withoutDatagrams(got.Counters[port], c)
+		for k := range ib.NumCounter {
+			if is[k] != c[k] {
+				t.Errorf("%s has %v %d, want %d", port, k, is[k], c[k])
+			}
+		}
+	}
+}
+
+// datagramWords is how long a datagram of management is for counters.
+const datagramWords = (wire.LRHSize + wire.BTHSize + wire.DETHSize + mad.Size + wire.ICRCSize) / 4
+
+// withoutDatagrams takes out of what a port has counted what it has more than it should, if those are datagrams of
+// management: in real time the switch tells the manager that a cable is out, again and again, and a link that is up
+// again is managed by datagrams. In virtual time nobody manages here. What counts time is left out, and how many bits
+// of damaged packets were wrong.
+func withoutDatagrams(have, want ib.Counters) ib.Counters {
+	for _, k := range [][3]ib.Counter{{ib.PortXmitPkts, ib.PortXmitData, ib.PortUnicastXmitPkts},
+		{ib.PortRcvPkts, ib.PortRcvData, ib.PortUnicastRcvPkts}} {
+		if n := have[k[0]] - want[k[0]]; have[k[0]] > want[k[0]] && have[k[1]]-want[k[1]] == n*datagramWords {
+			have[k[0]], have[k[1]], have[k[2]] = want[k[0]], want[k[1]], want[k[2]]
+		}
+	}
+	for _, k := range []ib.Counter{ib.PortXmitWait, ib.PortXmitFlowPkts, ib.PortRcvFlowPkts} {
+		have[k] = want[k]
+	}
+	if k := ib.SymbolErrorCounter; have[k] > 0 && want[k] > 0 {
+		have[k] = want[k]
 	}
 	return have
 }
 
-func same[T comparable](t *testing.T, what, driver string, got, want []T) {
+func same[T comparable](t *testing.T, what string, got, want []T) {
 	t.Helper()
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			t.Errorf("%s: %s differ from number %d on: %v, want %v", driver, what, i, got[min(i, len(got)):],
+			t.Errorf("%s differ from number %d on: %v, want %v", what, i, got[min(i, len(got)):],
 				want[min(i, len(want)):])
 			return
 		}
 	}
 }
 
-// virtual runs the script on a machine in virtual time. Where a capture is wanted the ways are switched.
-func virtual(t *testing.T, steps []step, captured bool) (out seen) {
+// patiently is how long a step may take.
+const patiently = 10 * time.Second
+
+// player plays a script in a world.
+type player struct {
+	*testing.T
+	world
+	graph  *topo.Graph
+	seen   seen
+	still  [2]bool
+	before map[string]ib.Counters
+}
+
+func play(t *testing.T, w world, steps []step) seen {
 	g, err := topo.ParseSpec(spec)
 	must(t, err)
-	film := newTape(g)
-	cfg := machine.Config{Seed: 1, Habits: []machine.Habit{machine.Polls}}
-	m, err := machine.New(cfg, func(newHost func(*topo.Node) sim.Host) (*sim.Sim, error) {
-		c := sim.Config{Seed: 1, NewHost: newHost}
-		if captured {
-			c.Sink = film
-		}
-		s, err := sim.New(g, c)
-		if err == nil {
-			_, err = s.BringUp()
-		}
-		return s, err
-	})
-	must(t, err)
-	defer m.Close()
-	a, b := pair(t, m.Endpoint(0), m.Endpoint(1))
-	before := counted(g, m.Counters, nil)
-	limit := m.Now() + 100*ib.Second
+	p := &player{T: t, world: w, graph: g}
+	p.look()
+	p.before = p.seen.Counters
 	for i, st := range steps {
-		if st.Down {
-			m.PlanDown(m.Now(), host(g, 1))
-			settleVirtual(m)
-		}
-		must(t, a.post(i, st, b.address()))
-		for n := len(out.Sender); len(out.Sender) == n; {
-			out.Sender = append(out.Sender, a.poll()...)
-			out.Receiver = append(out.Receiver, b.poll()...)
-			m.Next(m.Now() + ib.Microsecond)
-			if m.Now() > limit {
-				t.Fatalf("step %d does not end", i)
-			}
-		}
+		p.step(i, st)
 	}
-	for range 10 {
-		settleVirtual(m)
-		out.Sender = append(out.Sender, a.poll()...)
-		out.Receiver = append(out.Receiver, b.poll()...)
+	p.await(len(steps), over)
+	p.settle()
+	for end := range p.still {
+		p.ask(end, order{Do: digests})
 	}
-	out.Counters, out.Packets = counted(g, m.Counters, before), film.lines
-	return out
+	p.seen.Packets = w.packets()
+	return p.seen
 }
 
-// settleVirtual lets what is under way arrive.
-func settleVirtual(m *machine.Machine) {
-	for until := m.Now() + ib.Millisecond; m.Now() < until; {
-		m.Next(until)
-	}
-}
-
-func pair(t *testing.T, x, y adapter) (a, b *side) {
-	t.Helper()
-	a, err := newSide(x)
-	must(t, err)
-	b, err = newSide(y)
-	must(t, err)
-	must(t, a.connect(b.address()))
-	must(t, b.connect(a.address()))
-	return a, b
-}
-
-// realFabric is a fabric in real time, its capture if there is to be one, and what it has counted so far.
-func realFabric(t *testing.T, captured bool) (f *live.Fabric, film *tape, stop func()) {
-	t.Helper()
-	g, err := topo.ParseSpec(spec)
-	must(t, err)
-	f, err = live.New(g, live.Config{})
-	must(t, err)
-	t.Cleanup(func() { f.Close() })
-	_, err = f.BringUp()
-	must(t, err)
-	film = newTape(g)
-	stop = func() {}
-	if captured {
-		end, err := f.Capture(film.ends, film)
-		must(t, err)
-		stop = func() { must(t, end()) }
-	}
-	return f, film, stop
-}
-
-// patience is how long a step may take on a busy machine.
-const patience = 30 * time.Second
-
-// inProcess runs the script on hosts of the fabric's own process.
-func inProcess(t *testing.T, steps []step, captured bool) (out seen) {
-	f, film, stop := realFabric(t, captured)
-	g := f.Graph()
-	x, err := f.Host(g.Hosts()[0].Name)
-	must(t, err)
-	y, err := f.Host(g.Hosts()[1].Name)
-	must(t, err)
-	a, b := pair(t, x.Device(), y.Device())
-	before := counted(g, f.Counters, nil)
-	for i, st := range steps {
-		if st.Down {
-			must(t, f.SetLink(host(g, 1), false))
-		}
-		must(t, a.post(i, st, b.address()))
-		for n, end := len(out.Sender), time.Now().Add(patience); len(out.Sender) == n; {
-			out.Sender = append(out.Sender, a.poll()...)
-			out.Receiver = append(out.Receiver, b.poll()...)
-			if time.Now().After(end) {
-				t.Fatalf("step %d does not end", i)
-			}
+// step does one step.
+func (p *player) step(i int, st step) {
+	switch {
+	case st.Event == standsStill, st.Event == goesOn:
+		p.still[st.By] = st.Event == standsStill
+		p.world.still(st.By, p.still[st.By])
+	case st.Event != 0:
+		p.link(st.By, st.Event == cableIn)
+	case st.Faults != nil:
+		p.fault(*st.Faults)
+	case st.Until != nil:
+		p.await(i, st.Until)
+	case st.Do != tells:
+		p.ask(st.By, order{Do: st.Do})
+	default:
+		p.seen.sent += max(st.Times, 1)
+		p.ask(sender, order{posts, i, st})
+		if !st.Begins {
+			p.await(i, over)
 		}
 	}
-	settleReal(f, func() {
-		out.Sender = append(out.Sender, a.poll()...)
-		out.Receiver = append(out.Receiver, b.poll()...)
-	})
-	stop()
-	out.Counters, out.Packets = counted(g, f.Counters, before), film.lines
-	return out
 }
 
-// settleReal lets what is under way arrive: counters stand still.
-func settleReal(f *live.Fabric, poll func()) {
-	var last []ib.Counters
-	for quiet := 0; quiet < 20; {
-		poll()
-		time.Sleep(5 * time.Millisecond)
-		now := f.CountersOf(ports(f.Graph()))
-		if quiet++; !slices.Equal(now, last) {
+// ask has a program do something, and notes what it tells.
+func (p *player) ask(end int, o order) {
+	r := p.do(end, o)
+	if end == sender {
+		p.seen.Sender = append(p.seen.Sender, r.Done...)
+	} else {
+		p.seen.Receiver = append(p.seen.Receiver, r.Done...)
+	}
+	r.Done = nil
+	p.seen.Ends[end] = seenEnd{r.Stats, r.Memory}
+}
+
+// look looks at everything that can be seen.
+func (p *player) look() {
+	for end, still := range p.still {
+		if !still {
+			p.ask(end, order{})
+		}
+	}
+	p.seen.harmed = p.harmed()
+	p.seen.Counters = map[string]ib.Counters{}
+	for _, r := range ports(p.graph) {
+		c, b := p.counters(r), p.before[p.graph.PortName(r)]
+		for k := range c {
+			c[k] -= b[k]
+		}
+		p.seen.Counters[p.graph.PortName(r)] = c
+	}
+}
+
+// await waits until a step is over.
+func (p *player) await(i int, over func(seen) bool) {
+	p.Helper()
+	began, limit := p.now(), patience.New(patiently)
+	for d := time.Microsecond; ; d = min(2*d, time.Millisecond) {
+		if p.look(); over(p.seen) {
+			return
+		}
+		if waited := p.now() - began; limit.OverAfter(waited) {
+			p.Fatalf("step %d does not end in %s: %+v", i, limit.After(waited), p.seen)
+		}
+		p.pass(d)
+	}
+}
+
+// settle lets what is under way arrive: nothing moves any more.
+func (p *player) settle() {
+	for quiet := 0; quiet < 20; quiet++ {
+		was := p.seen
+		p.pass(5 * time.Millisecond)
+		if p.look(); !maps.Equal(p.seen.Counters, was.Counters) || p.seen.Ends != was.Ends {
 			quiet = 0
 		}
-		last = now
-	}
-}
-
-// child is a program in a process of its own.
-type child struct {
-	t   *testing.T
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func newChild(t *testing.T, socket, name string) *child {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Env = append(os.Environ(), "DRIVERTEST_SOCKET="+socket, "DRIVERTEST_HOST="+name)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		cancel()
-	})
-	return &child{t, in, bufio.NewReader(out)}
-}
-
-func (c *child) tell(v any) {
-	c.t.Helper()
-	b, err := json.Marshal(v)
-	must(c.t, err)
-	_, err = c.in.Write(append(b, '\n'))
-	must(c.t, err)
-}
-
-func (c *child) hear(v any) {
-	c.t.Helper()
-	line, err := c.out.ReadBytes('\n')
-	must(c.t, err)
-	must(c.t, json.Unmarshal(line, v))
-}
-
-// inProcesses runs the script on hosts whose programs are processes of their own.
-func inProcesses(t *testing.T, steps []step, captured bool) (out seen) {
-	f, film, stop := realFabric(t, captured)
-	g := f.Graph()
-	socket := filepath.Join(t.TempDir(), "verbs")
-	l, err := server.Listen(socket)
-	must(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx, l, f, "test", nil) }()
-	t.Cleanup(func() {
-		cancel()
-		must(t, <-served)
-	})
-	var to [2]address
-	a, b := newChild(t, socket, g.Hosts()[0].Name), newChild(t, socket, g.Hosts()[1].Name)
-	a.hear(&to[0])
-	b.hear(&to[1])
-	a.tell(to[1])
-	b.tell(to[0])
-	ask := func(c *child) (got []done) {
-		c.tell(order{I: -1})
-		c.hear(&got)
-		return got
-	}
-	ask(b) // it is connected
-	before := counted(g, f.Counters, nil)
-	for i, st := range steps {
-		if st.Down {
-			must(t, f.SetLink(host(g, 1), false))
-		}
-		a.tell(order{i, st})
-		var got []done
-		a.hear(&got)
-		out.Sender = append(out.Sender, got...)
-	}
-	settleReal(f, func() {
-		out.Sender = append(out.Sender, ask(a)...)
-		out.Receiver = append(out.Receiver, ask(b)...)
-	})
-	stop()
-	out.Counters, out.Packets = counted(g, f.Counters, before), film.lines
-	return out
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
