@@ -12,7 +12,11 @@ export class ApiError extends Error {
 async function request(method, path, body) {
   let r;
   try {
-    r = await fetch(`/api/v1/${path}`, { method, headers: body ? { "Content-Type": "application/json" } : {}, body: body && JSON.stringify(body) });
+    r = await fetch(`/api/v1/${path}`, {
+      method,
+      headers: body ? { "Content-Type": "application/json" } : {},
+      body: body && JSON.stringify(body),
+    });
   } catch {
     throw new ApiError(0, { error: "the fabric's daemon does not answer", next: "is “softib up” still running?" });
   }

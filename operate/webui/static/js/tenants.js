@@ -31,7 +31,12 @@ class Tenants extends EventTarget {
   // byNode is the index of each host's tenant, -1 for none.
   byNode(model) {
     const of = new Int32Array(model.count).fill(-1);
-    this.list.forEach((t, n) => { for (const name of t.hosts) { const i = model.index.get(name); if (i !== undefined) of[i] = n; } });
+    this.list.forEach((t, n) => {
+      for (const name of t.hosts) {
+        const i = model.index.get(name);
+        if (i !== undefined) of[i] = n;
+      }
+    });
     return of;
   }
 }
