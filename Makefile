@@ -9,7 +9,8 @@ UP       ?=
 PREFIX   ?= /usr/local
 
 # Where bash, zsh and fish look for completions.
-COMPLETIONS = $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+COMPLETIONS = $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions \
+	fish/vendor_completions.d)
 
 # Looked up when a recipe runs, so that a Go which set-up has just fetched is
 # found. The Go chosen here does not go looking for another one.
@@ -33,7 +34,8 @@ build: setup-run ## build bin/softib and its drop-in libraries
 	@echo "libraries for programs, into bin/lib:"
 	@scripts/dropin.sh
 	@echo "the command, bin/softib:"
-	@set -o pipefail; $(GO) build -v -trimpath -buildvcs=false -tags dropin -o bin/softib ./cmd/softib 2>&1 | scripts/progress.sh
+	@set -o pipefail; $(GO) build -v -trimpath -buildvcs=false -tags dropin -o bin/softib ./cmd/softib 2>&1 \
+		| scripts/progress.sh
 
 install: build ## put the command, its manual pages and completions below PREFIX (PREFIX=/usr/local)
 	bin/softib man bin/man >/dev/null

@@ -154,8 +154,8 @@ func runTorture(cmd *cobra.Command, o check.Options, asJSON bool) error {
 	t.say("histories: %d of programs (%d with ways from ring to ring), %d of management, %d of reductions, %d of "+
 		"machines", n[check.DataKind], r.Direct, n[check.ManagementKind], n[check.ReductionKind], n[check.ClusterKind])
 	if m := &r.Tally.Machine; n[check.DataKind] > 0 {
-		t.say("programs: %d packets from ring to ring and %d into the fabric, %d payloads by reference, %d full rings, "+
-			"%d standstills, %d new ways under load, %d killed", m[machine.Direct], m[machine.Switched],
+		t.say("programs: %d packets from ring to ring and %d into the fabric, %d payloads by reference, "+
+			"%d full rings, %d standstills, %d new ways under load, %d killed", m[machine.Direct], m[machine.Switched],
 			m[machine.ByRef], m[machine.Full], m[machine.Stills], m[machine.Generations], m[machine.Kills])
 	}
 	if m := &r.Tally.Mgmt; m.Sweeps > 0 {

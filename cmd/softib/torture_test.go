@@ -29,7 +29,8 @@ func TestTorture(t *testing.T) {
 		t.Errorf("a capture of %d bytes: %v", len(b), err)
 	}
 	out = s.run("torture", "--kind", "cluster", "--seeds", "20")
-	wants(t, out, "20 of 20 seeds", "histories: 0 of programs", "20 of machines", "changes acknowledged", "masters", "no violation")
+	wants(t, out, "20 of 20 seeds", "histories: 0 of programs", "20 of machines", "changes acknowledged",
+		"masters", "no violation")
 	for _, args := range [][]string{
 		{"torture", "--seeds", "0"}, {"torture", "--hosts", "1"}, {"torture", "--hosts", "9999"},
 		{"torture", "--parallel", "-1"}, {"torture", "what"},

@@ -52,9 +52,9 @@ func (m *Machine) Counted() Count {
 		}
 		for slot, k := range p.keys {
 			n[Generations] += uint64(p.slots.Gen(slot))
-			if to := m.processAt(k.DLID); to != nil && !p.direct[k] && slices.ContainsFunc(p.out, func(c *channel) bool {
-				return c.to == to && c.sl == k.SL
-			}) {
+			to := m.processAt(k.DLID)
+			leads := func(c *channel) bool { return c.to == to && c.sl == k.SL }
+			if to != nil && !p.direct[k] && slices.ContainsFunc(p.out, leads) {
 				n[Moved]++
 			}
 		}

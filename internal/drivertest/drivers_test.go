@@ -255,7 +255,8 @@ func TestSameEverywhere(t *testing.T) {
 						got := play(t, d.make(t, sc.setup, captured), sc.steps)
 						if i == 0 {
 							first = got
-							sent := len(slices.DeleteFunc(slices.Clone(sc.steps), func(s step) bool { return !s.posted() }))
+							isOther := func(s step) bool { return !s.posted() }
+							sent := len(slices.DeleteFunc(slices.Clone(sc.steps), isOther))
 							if len(got.Sender) < sent || captured && len(got.Packets) < sent {
 								t.Fatalf("%d completions of %d, %d packets", len(got.Sender), sent, len(got.Packets))
 							}

@@ -31,7 +31,8 @@ type world interface {
 	still(end int, on bool)
 	// link takes the cable of an end out, or puts it in again.
 	link(end int, up bool)
-	// fault makes the cable of the receiver a bad one, or with no faults a good one; harmed is how many packets it has hit since.
+	// fault makes the cable of the receiver a bad one, or with no faults a good one; harmed is how many packets it has
+	// hit since.
 	fault(f fabric.Faults)
 	harmed() uint64
 	counters(topo.PortRef) ib.Counters

@@ -50,7 +50,9 @@ type Module struct {
 }
 
 // textSuffixes are the files besides Go sources whose text is checked.
-var textSuffixes = []string{".md", ".sh", ".c", ".h", ".yml", ".yaml", "Makefile", "go.mod", ".ci/run"}
+var textSuffixes = []string{
+	".md", ".sh", ".c", ".h", ".js", ".css", ".html", ".yml", ".yaml", "Makefile", "go.mod", ".ci/run",
+}
 
 // Load reads the Go files and texts of a module. Folders that Go itself
 // ignores (testdata, names that begin with a dot or an underscore), and bin,
@@ -65,13 +67,15 @@ func Load(root fs.FS) (*Module, error) {
 		base := path.Base(name)
 		if d.IsDir() {
 			hidden := strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")
-			if name != "." && name != ".ci" && (hidden || base == "testdata" || name == "bin") {
+			if name != "." && name != ".ci" && (hidden || name == "bin" || base == "vendor") {
 				return fs.SkipDir
 			}
 			return nil
 		}
 		isText := slices.ContainsFunc(textSuffixes, func(s string) bool { return strings.HasSuffix(name, s) })
-		if !isText && !strings.HasSuffix(base, ".go") {
+		// What is in testdata is as it has to be, but for programs that tests build.
+		ext := path.Ext(base)
+		if strings.Contains("/"+name, "/testdata/") && ext != ".c" && ext != ".h" || !isText && ext != ".go" {
 			return nil
 		}
 		source, err := fs.ReadFile(root, name)

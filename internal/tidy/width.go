@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"path"
 	"regexp"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -20,11 +21,13 @@ var (
 	fence = regexp.MustCompile("^\\s*```")
 	// asIs are lines of Markdown that are no prose: tables and indented code.
 	asIs = regexp.MustCompile(`^(\s*\||    |\t)`)
+	// written are the endings of files with code that is not Go.
+	written = []string{".c", ".h", ".sh", ".js", ".css", ".html"}
 )
 
-// CheckWidth wants lines of Go, C, shell and Markdown within columnsMax. Left alone is what cannot be broken without
-// becoming something else: generated files, directives, the insides of raw strings, tables and blocks of code in
-// Markdown, and lines without a blank.
+// CheckWidth wants lines of all that is written here, in whatever language, within columnsMax. Left alone is what
+// cannot be broken without becoming something else: generated files, directives, the insides of raw strings, tables and
+// blocks of code in Markdown, and lines without a blank.
 func CheckWidth(m *Module) []Complaint {
 	var out []Complaint
 	check := func(name string, text []byte, leave func(line int, l []byte) bool) {
@@ -47,10 +50,10 @@ func CheckWidth(m *Module) []Complaint {
 		}
 	}
 	for name, text := range m.Texts {
-		switch path.Ext(name) {
-		case ".c", ".h", ".sh":
+		switch ext := path.Ext(name); {
+		case slices.Contains(written, ext), path.Base(name) == "Makefile":
 			check(name, text, func(int, []byte) bool { return false })
-		case ".md":
+		case ext == ".md":
 			fenced := false
 			check(name, text, func(_ int, l []byte) bool {
 				if fence.Match(l) {

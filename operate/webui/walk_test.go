@@ -201,7 +201,8 @@ func TestSlowAnswers(t *testing.T) {
 		return true;
 	})()`)
 	for _, v := range []view{
-		{"overview", "#/overview", []string{"Who sends and receives most"}}, {"host", "#/host/h1", []string{"Links active"}},
+		{"overview", "#/overview", []string{"Who sends and receives most"}},
+		{"host", "#/host/h1", []string{"Links active"}},
 		{"link", "#/link/h1[1]", []string{"Both ends"}}, {"sm", "#/sm", []string{"Sweeps, newest first"}},
 		{"cables", "#/cables", []string{"Cables, worst first"}}, {"programs", "#/programs", []string{"ib_write_bw"}},
 		{"faults", "#/faults", []string{"No fault is set"}},

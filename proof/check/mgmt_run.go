@@ -136,7 +136,8 @@ func runManagement(sc *Management, opt runOptions) (res Result) {
 		r.tally.Messages += uint64(t.n)
 	}
 	res.Hash, res.Hops, res.End, res.Ops = m.TraceHash(), s.Hops(), s.Now(), int(r.tally.Messages)
-	res.Tally.Faults, res.Tally.Drops, res.Tally.Mgmt, res.Tally.Machine = s.FaultCounts(), s.Drops(), r.tally, m.Counted()
+	res.Tally.Faults, res.Tally.Drops = s.FaultCounts(), s.Drops()
+	res.Tally.Mgmt, res.Tally.Machine = r.tally, m.Counted()
 	return res
 }
 

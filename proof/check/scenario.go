@@ -140,7 +140,8 @@ func Draw(seed uint64, hosts int) Scenario {
 	sc.drawKills(len(g.Hosts()))
 	sc.Work = workload.Generate(rng, workload.Shape{
 		Hosts: len(g.Hosts()), Conns: 6 + 2*len(g.Hosts()), Ops: 50, Bytes: 5 << 20, MTU: sc.MTU,
-		Lossy: faulty || len(sc.Faults) > 0 || sc.HOQ > 0 || sc.Life > 0 || sc.Machine.Stalls > 0 || sc.Machine.Renews > 0, Calm: sc.Calm,
+		Lossy: faulty || len(sc.Faults) > 0 || sc.HOQ > 0 || sc.Life > 0 || sc.Machine.Stalls > 0 ||
+			sc.Machine.Renews > 0, Calm: sc.Calm,
 		Partitions: one(3),
 	})
 	if faulty {

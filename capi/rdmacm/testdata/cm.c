@@ -106,8 +106,10 @@ static void test_addresses(void)
 
 	OK(rdma_bind_addr(id, v4(OWN, 0)));
 	WANT(id->verbs && id->pd && id->port_num == 1 && rdma_get_src_port(id) != 0);
-	WANT(((struct sockaddr_in *)rdma_get_local_addr(id))->sin_addr.s_addr == ((struct sockaddr_in *)v4(OWN, 0))->sin_addr.s_addr);
-	WANT(id->route.addr.addr.ibaddr.sgid.global.subnet_prefix != 0 && be16toh(id->route.addr.addr.ibaddr.pkey) == 0xffff);
+	WANT(((struct sockaddr_in *)rdma_get_local_addr(id))->sin_addr.s_addr ==
+		((struct sockaddr_in *)v4(OWN, 0))->sin_addr.s_addr);
+	WANT(id->route.addr.addr.ibaddr.sgid.global.subnet_prefix != 0 &&
+		be16toh(id->route.addr.addr.ibaddr.pkey) == 0xffff);
 	REFUSED(EINVAL, rdma_bind_addr(id, v4(OWN, 0)));
 	OK(rdma_listen(id, 1));
 	other = new_id(c, RDMA_PS_TCP);
@@ -140,7 +142,8 @@ static void test_routes(void)
 	expect(c, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	WANT(id->route.num_paths == 1 && id->route.path_rec);
 	WANT(id->route.path_rec->dlid && id->route.path_rec->slid && id->route.path_rec->slid != id->route.path_rec->dlid);
-	WANT(id->route.path_rec->mtu == IBV_MTU_4096 && id->route.path_rec->mtu_selector == 2 && id->route.path_rec->reversible);
+	WANT(id->route.path_rec->mtu == IBV_MTU_4096 && id->route.path_rec->mtu_selector == 2 &&
+		id->route.path_rec->reversible);
 	WANT(!memcmp(&id->route.path_rec->dgid, &id->route.addr.addr.ibaddr.dgid, 16));
 	WANT(!memcmp(&id->route.path_rec->sgid, &id->route.addr.addr.ibaddr.sgid, 16));
 	WANT((devices = rdma_get_devices(&n)) && n == 1 && devices[0] == id->verbs && !devices[1]);
@@ -171,7 +174,8 @@ static void send_text(struct rdma_cm_id *from, struct rdma_cm_id *to, const char
 	OK(rdma_post_recv(to, (void *)7, there, sizeof(there), b));
 	OK(rdma_post_send(from, (void *)8, here, sizeof(here), a, 0));
 	WANT(rdma_get_send_comp(from, &wc) == 1 && wc.status == IBV_WC_SUCCESS && wc.wr_id == 8);
-	WANT(rdma_get_recv_comp(to, &wc) == 1 && wc.status == IBV_WC_SUCCESS && wc.wr_id == 7 && wc.byte_len == sizeof(here));
+	WANT(rdma_get_recv_comp(to, &wc) == 1 && wc.status == IBV_WC_SUCCESS && wc.wr_id == 7 &&
+		wc.byte_len == sizeof(here));
 	WANT(!strcmp(there, text));
 	OK(rdma_dereg_mr(a));
 	OK(rdma_dereg_mr(b));
@@ -182,7 +186,12 @@ static void test_connect(void)
 	struct rdma_event_channel *c = channel();
 	struct rdma_cm_id *l = listener(c, RDMA_PS_TCP, 4711), *a, *p;
 	struct rdma_conn_param param = {
-		.private_data = "question", .private_data_len = 9, .responder_resources = 3, .initiator_depth = 5, .retry_count = 6, .rnr_retry_count = 4,
+		.private_data = "question",
+		.private_data_len = 9,
+		.responder_resources = 3,
+		.initiator_depth = 5,
+		.retry_count = 6,
+		.rnr_retry_count = 4,
 	};
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
@@ -212,7 +221,11 @@ static void test_connect(void)
 	OK(rdma_ack_cm_event(e));
 	give_qp(p);
 	param = (struct rdma_conn_param){
-		.private_data = "answer", .private_data_len = 7, .responder_resources = RDMA_MAX_RESP_RES, .initiator_depth = RDMA_MAX_INIT_DEPTH, .rnr_retry_count = 7,
+		.private_data = "answer",
+		.private_data_len = 7,
+		.responder_resources = RDMA_MAX_RESP_RES,
+		.initiator_depth = RDMA_MAX_INIT_DEPTH,
+		.rnr_retry_count = 7,
 	};
 	OK(rdma_accept(p, &param));
 
@@ -305,7 +318,8 @@ static void test_establish(void)
 
 	a = routed(c, RDMA_PS_TCP, OWN, 4714);
 	OK(rdma_init_qp_attr(a, &attr, &mask));
-	WANT(attr.qp_state == IBV_QPS_INIT && mask == (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) && attr.port_num == 1);
+	WANT(attr.qp_state == IBV_QPS_INIT &&
+		mask == (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) && attr.port_num == 1);
 	REFUSED(EINVAL, rdma_set_local_ece(a, NULL));
 	OK(rdma_set_local_ece(a, &ece));
 	OK(rdma_connect(a, &param));
@@ -433,7 +447,8 @@ static void test_datagrams(void)
 	param = (struct rdma_conn_param){ .private_data = "me", .private_data_len = 3, .qp_num = p->qp->qp_num };
 	OK(rdma_accept(p, &param));
 	e = next(c, RDMA_CM_EVENT_ESTABLISHED);
-	WANT(e->id == a && e->param.ud.qp_num == p->qp->qp_num && e->param.ud.qkey == RDMA_UDP_QKEY && !strcmp(e->param.ud.private_data, "me"));
+	WANT(e->id == a && e->param.ud.qp_num == p->qp->qp_num && e->param.ud.qkey == RDMA_UDP_QKEY &&
+		!strcmp(e->param.ud.private_data, "me"));
 	WANT((ah = ibv_create_ah(a->pd, &e->param.ud.ah_attr)));
 	OK(rdma_ack_cm_event(e));
 	WANT((from = rdma_reg_msgs(a, here, sizeof(here))) && (to = rdma_reg_msgs(p, there, sizeof(there))));
@@ -476,7 +491,8 @@ static void test_groups(void)
 	give_qp(id);
 	OK(rdma_join_multicast(id, v4("239.9.9.9", 0), &here));
 	e = next(c, RDMA_CM_EVENT_MULTICAST_JOIN);
-	WANT(e->id == id && e->param.ud.private_data == &here && e->param.ud.qp_num == 0xffffff && e->param.ud.ah_attr.is_global);
+	WANT(e->id == id && e->param.ud.private_data == &here && e->param.ud.qp_num == 0xffffff &&
+		e->param.ud.ah_attr.is_global);
 	way = e->param.ud.ah_attr;
 	qkey = e->param.ud.qkey;
 	WANT(way.grh.dgid.raw[0] == 0xff && way.dlid >= 0xc000);
@@ -524,8 +540,10 @@ static void test_names(void)
 
 	REFUSED(EINVAL, rdma_getaddrinfo(NULL, NULL, NULL, &r));
 	OK(rdma_getaddrinfo("h2", "4717", &hints, &r));
-	WANT(r->ai_family == AF_INET && r->ai_qp_type == IBV_QPT_RC && r->ai_port_space == RDMA_PS_TCP && r->ai_dst_len == sizeof(struct sockaddr_in) && !r->ai_src_len);
-	WANT(inet_ntop(AF_INET, &((struct sockaddr_in *)r->ai_dst_addr)->sin_addr, own, sizeof(own)) && !strcmp(own, OTHER));
+	WANT(r->ai_family == AF_INET && r->ai_qp_type == IBV_QPT_RC && r->ai_port_space == RDMA_PS_TCP &&
+		r->ai_dst_len == sizeof(struct sockaddr_in) && !r->ai_src_len);
+	WANT(inet_ntop(AF_INET, &((struct sockaddr_in *)r->ai_dst_addr)->sin_addr, own, sizeof(own)) &&
+		!strcmp(own, OTHER));
 	WANT(((struct sockaddr_in *)r->ai_dst_addr)->sin_port == htons(4717));
 	rdma_freeaddrinfo(r);
 
@@ -547,7 +565,10 @@ static void test_names(void)
 	rdma_freeaddrinfo(r);
 
 	/* From addresses alone. */
-	hints = (struct rdma_addrinfo){ .ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_RC, .ai_src_addr = v4(OWN, 0), .ai_dst_addr = v4(OTHER, 5) };
+	hints = (struct rdma_addrinfo){ .ai_port_space = RDMA_PS_TCP,
+		.ai_qp_type = IBV_QPT_RC,
+		.ai_src_addr = v4(OWN, 0),
+		.ai_dst_addr = v4(OTHER, 5) };
 	hints.ai_src_len = hints.ai_dst_len = sizeof(struct sockaddr_in);
 	OK(rdma_getaddrinfo(NULL, NULL, &hints, &r));
 	WANT(r->ai_src_len == sizeof(struct sockaddr_in) && r->ai_dst_len == sizeof(struct sockaddr_in) && !r->ai_next);
@@ -588,7 +609,9 @@ static struct rdma_addrinfo *address(const char *node, int flags)
 
 static void *connector(void *unused)
 {
-	struct ibv_qp_init_attr attr = { .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 }, .sq_sig_all = 1 };
+	struct ibv_qp_init_attr attr = {
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 }, .sq_sig_all = 1
+	};
 	struct rdma_addrinfo *to = address(OWN, 0);
 	char text[16] = "through an ep";
 	struct rdma_cm_id *id;
@@ -612,7 +635,9 @@ static void *connector(void *unused)
 /* The synchronous calls. */
 static void test_endpoints(void)
 {
-	struct ibv_qp_init_attr attr = { .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 }, .sq_sig_all = 1 };
+	struct ibv_qp_init_attr attr = {
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 }, .sq_sig_all = 1
+	};
 	struct rdma_addrinfo *at = address(NULL, RAI_PASSIVE), *to;
 	struct rdma_cm_id *l, *id;
 	char text[16] = "";
@@ -754,11 +779,22 @@ static void test_gone(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{ "addresses", test_addresses, 0 }, { "routes", test_routes, 0 },       { "connect", test_connect, 0 },
-		{ "reject", test_reject, 0 },       { "establish", test_establish, 0 }, { "migrate", test_migrate, 0 },
-		{ "acks", test_acks, 0 },           { "datagrams", test_datagrams, 0 }, { "groups", test_groups, 0 },
-		{ "names", test_names, 0 },         { "options", test_options, 0 },     { "endpoints", test_endpoints, 0 },
-		{ "many", test_many, 0 },           { "cancel", test_cancel, 0 },         { "none", test_none, 1 },           { "gone", test_gone, 1 },
+		{ "addresses", test_addresses, 0 },
+		{ "routes", test_routes, 0 },
+		{ "connect", test_connect, 0 },
+		{ "reject", test_reject, 0 },
+		{ "establish", test_establish, 0 },
+		{ "migrate", test_migrate, 0 },
+		{ "acks", test_acks, 0 },
+		{ "datagrams", test_datagrams, 0 },
+		{ "groups", test_groups, 0 },
+		{ "names", test_names, 0 },
+		{ "options", test_options, 0 },
+		{ "endpoints", test_endpoints, 0 },
+		{ "many", test_many, 0 },
+		{ "cancel", test_cancel, 0 },
+		{ "none", test_none, 1 },
+		{ "gone", test_gone, 1 },
 		{ 0 },
 	};
 

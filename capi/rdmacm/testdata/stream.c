@@ -117,7 +117,8 @@ static void echo_to_the_end(int s)
 	WANT(n == 0);
 }
 
-static const size_t sizes[] = { 1, 2, 63, 64, 65, 100, 1000, 4096, 4097, 65536, 131071, 131072, 131073, 300001, 1 << 20 };
+static const size_t sizes[] = { 1, 2, 63, 64, 65, 100, 1000, 4096, 4097, 65536, 131071, 131072, 131073, 300001,
+	1 << 20 };
 
 static void exchange(int flags)
 {
@@ -573,11 +574,22 @@ static void test_survivor(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{ "options", test_options, 0 },     { "echo", test_echo, 0 },         { "nonblocking", test_nonblocking, 0 },
-		{ "duplex", test_duplex, 0 },       { "shutdown", test_shutdown, 0 }, { "refused", test_refused, 0 },
-		{ "peek", test_peek, 0 },           { "poll", test_poll, 0 },         { "select", test_select, 0 },
-		{ "iomap", test_iomap, 0 },         { "datagrams", test_datagrams, 0 }, { "datagram_errors", test_datagram_errors, 0 },
-		{ "cancel", test_cancel, 0 },       { "victim", test_victim, 1 },       { "survivor", test_survivor, 1 }, { 0 },
+		{ "options", test_options, 0 },
+		{ "echo", test_echo, 0 },
+		{ "nonblocking", test_nonblocking, 0 },
+		{ "duplex", test_duplex, 0 },
+		{ "shutdown", test_shutdown, 0 },
+		{ "refused", test_refused, 0 },
+		{ "peek", test_peek, 0 },
+		{ "poll", test_poll, 0 },
+		{ "select", test_select, 0 },
+		{ "iomap", test_iomap, 0 },
+		{ "datagrams", test_datagrams, 0 },
+		{ "datagram_errors", test_datagram_errors, 0 },
+		{ "cancel", test_cancel, 0 },
+		{ "victim", test_victim, 1 },
+		{ "survivor", test_survivor, 1 },
+		{ 0 },
 	};
 
 	return run_tests(tests, argc, argv);

@@ -80,7 +80,8 @@ static void adapters(void)
 
 	EQUAL(umad_get_ca("mlx5_0", &ca), -ENOENT);
 	EQUAL(umad_get_ca(NULL, &ca), 0);
-	CHECK(!strcmp(ca.ca_name, "softib0") && !strcmp(ca.fw_ver, "1.2.3") && !strcmp(ca.hw_ver, "0") && !strcmp(ca.ca_type, "softib"));
+	CHECK(!strcmp(ca.ca_name, "softib0") && !strcmp(ca.fw_ver, "1.2.3") && !strcmp(ca.hw_ver, "0") &&
+		!strcmp(ca.ca_type, "softib"));
 	EQUAL(ca.node_type, 1);
 	EQUAL(ca.numports, 2);
 	CHECK(ca.ports[0] == NULL && ca.ports[1] && ca.ports[2] && !ca.ports[3]);
@@ -522,7 +523,8 @@ static void buffers(void)
 	EQUAL(umad_set_grh(umad, NULL), 0);
 	EQUAL(addr->grh_present, 0);
 	EQUAL(umad_set_addr(umad, 0x1234, 0x56789a, 5, 0x80010000), 0);
-	CHECK(addr->lid == htobe16(0x1234) && addr->qpn == htobe32(0x56789a) && addr->sl == 5 && addr->qkey == htobe32(0x80010000));
+	CHECK(addr->lid == htobe16(0x1234) && addr->qpn == htobe32(0x56789a) && addr->sl == 5 &&
+		addr->qkey == htobe32(0x80010000));
 	EQUAL(umad_set_addr_net(umad, htobe16(7), htobe32(8), 9, htobe32(10)), 0);
 	CHECK(addr->lid == htobe16(7) && addr->qpn == htobe32(8) && addr->sl == 9 && addr->qkey == htobe32(10));
 	EQUAL(umad_set_pkey(umad, 17), 0);

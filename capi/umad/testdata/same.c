@@ -82,7 +82,9 @@ FIELD(struct own_reg_attr, struct umad_reg_attr, flags);
 FIELD(struct own_reg_attr, struct umad_reg_attr, method_mask);
 FIELD(struct own_reg_attr, struct umad_reg_attr, oui);
 FIELD(struct own_reg_attr, struct umad_reg_attr, rmpp_version);
-_Static_assert((int)CA_NAME_LEN == UMAD_CA_NAME_LEN && (int)CA_PORTS_MAX == UMAD_CA_MAX_PORTS && (int)AGENTS_MAX == UMAD_CA_MAX_AGENTS, "limits");
+_Static_assert((int)CA_NAME_LEN == UMAD_CA_NAME_LEN && (int)CA_PORTS_MAX == UMAD_CA_MAX_PORTS &&
+		(int)AGENTS_MAX == UMAD_CA_MAX_AGENTS,
+	"limits");
 
 struct library {
 	const char *(*class)(uint8_t);

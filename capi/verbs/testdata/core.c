@@ -37,7 +37,12 @@ static struct ibv_sge part(uint32_t offset, uint32_t length)
 
 static int post_send(struct ibv_qp *qp, uint64_t id, struct ibv_sge *sge, int flags)
 {
-	struct ibv_send_wr wr = { .wr_id = id, .sg_list = sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = flags }, *bad = NULL;
+	struct ibv_send_wr wr = { .wr_id = id,
+		.sg_list = sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = flags },
+			   *bad = NULL;
 	int error = ibv_post_send(qp, &wr, &bad);
 
 	MUST(!error == !bad);
@@ -54,7 +59,8 @@ static void test_strings(void)
 	MUST(!strcmp(ibv_node_type_str(IBV_NODE_CA), "InfiniBand channel adapter"));
 	MUST(!strcmp(ibv_node_type_str(IBV_NODE_UNKNOWN), "unknown"));
 	MUST(!strcmp(ibv_port_state_str(IBV_PORT_ACTIVE), "active"));
-	MUST(ibv_rate_to_mult(IBV_RATE_10_GBPS) == 4 && ibv_rate_to_mult(IBV_RATE_100_GBPS) == -1 && ibv_rate_to_mult(77) == -1);
+	MUST(ibv_rate_to_mult(IBV_RATE_10_GBPS) == 4 && ibv_rate_to_mult(IBV_RATE_100_GBPS) == -1 &&
+		ibv_rate_to_mult(77) == -1);
 	MUST(ibv_rate_to_mbps(IBV_RATE_400_GBPS) == 425000 && ibv_rate_to_mbps(IBV_RATE_MAX) == -1);
 	for (int r = 0; r <= IBV_RATE_1200_GBPS; r++) {
 		if (ibv_rate_to_mbps(r) > 0)
@@ -79,22 +85,28 @@ static void test_device(void)
 	MUST(n == 1 && list[0] && !list[1]);
 	device = list[0];
 	ibv_free_device_list(list);
-	MUST(!strcmp(ibv_get_device_name(device), "softib0") && device->node_type == IBV_NODE_CA && device->transport_type == IBV_TRANSPORT_IB);
+	MUST(!strcmp(ibv_get_device_name(device), "softib0") && device->node_type == IBV_NODE_CA &&
+		device->transport_type == IBV_TRANSPORT_IB);
 	NONE(ibv_open_device((struct ibv_device *)&n), ENODEV);
 	rig();
 	MUST(ibv_query_device(ctx, &attr) == 0);
-	MUST(attr.node_guid == ibv_get_device_guid(device) && attr.phys_port_cnt == 1 && attr.max_qp > 0 && attr.atomic_cap == IBV_ATOMIC_HCA);
-	MUST(port.state == IBV_PORT_ACTIVE && port.lid && port.link_layer == IBV_LINK_LAYER_INFINIBAND && port.phys_state == 5);
-	MUST(ibv_query_port(ctx, 0, &p) == EINVAL && ibv_query_port(ctx, 2, &p) == EINVAL && ibv_query_port(ctx, 255, &p) == EINVAL);
+	MUST(attr.node_guid == ibv_get_device_guid(device) && attr.phys_port_cnt == 1 && attr.max_qp > 0 &&
+		attr.atomic_cap == IBV_ATOMIC_HCA);
+	MUST(port.state == IBV_PORT_ACTIVE && port.lid && port.link_layer == IBV_LINK_LAYER_INFINIBAND &&
+		port.phys_state == 5);
+	MUST(ibv_query_port(ctx, 0, &p) == EINVAL && ibv_query_port(ctx, 2, &p) == EINVAL &&
+		ibv_query_port(ctx, 255, &p) == EINVAL);
 	MUST(ibv_query_gid(ctx, 1, 0, &gid) == 0 && gid.raw[0] == 0xfe && gid.raw[1] == 0x80);
-	MUST(ibv_query_gid(ctx, 1, port.gid_tbl_len, &gid) == -1 && ibv_query_gid(ctx, 1, -1, &gid) == -1 && ibv_query_gid(ctx, 3, 0, &gid) == -1);
+	MUST(ibv_query_gid(ctx, 1, port.gid_tbl_len, &gid) == -1 && ibv_query_gid(ctx, 1, -1, &gid) == -1 &&
+		ibv_query_gid(ctx, 3, 0, &gid) == -1);
 	MUST(ibv_query_pkey(ctx, 1, 0, &pkey) == 0 && pkey == 0xffff);
 	MUST(ibv_get_pkey_index(ctx, 1, pkey) == 0 && ibv_get_pkey_index(ctx, 1, htons(0x1234)) == -1);
 	MUST(ibv_query_pkey(ctx, 1, port.pkey_tbl_len, &pkey) == -1);
 	/* A second context of the same device is another world, on the same adapter. */
 	other = ibv_open_device(device);
 	MUST(other && other->async_fd != ctx->async_fd);
-	NONE(ibv_create_cq(other, 1, NULL, (struct ibv_comp_channel *)&(struct ibv_comp_channel){ .context = ctx }, 0), EINVAL);
+	NONE(ibv_create_cq(other, 1, NULL, (struct ibv_comp_channel *)&(struct ibv_comp_channel){ .context = ctx }, 0),
+		EINVAL);
 	MUST(ibv_close_device(other) == 0);
 	MUST(ibv_query_port(ctx, 1, &p) == 0);
 	unrig();
@@ -170,10 +182,11 @@ static void test_memory(void)
 	MUST(ibv_rereg_mr(m, 1 << 5, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT);
 	MUST(ibv_rereg_mr(m, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 16, 0) == IBV_REREG_MR_ERR_INPUT);
 	MUST(ibv_rereg_mr(m, IBV_REREG_MR_CHANGE_PD, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT);
-	MUST(ibv_rereg_mr(m, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, map + page, page, 0) == IBV_REREG_MR_ERR_INPUT && errno == EFAULT);
+	MUST(ibv_rereg_mr(m, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, map + page, page, 0) == IBV_REREG_MR_ERR_INPUT &&
+		errno == EFAULT);
 	MUST(m->rkey == key);
-	MUST(ibv_rereg_mr(m, IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS, pd2, map + 2 * page, 64,
-			  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) == 0);
+	MUST(ibv_rereg_mr(m, IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS, pd2,
+		     map + 2 * page, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) == 0);
 	MUST(m->pd == pd2 && m->addr == map + 2 * page && m->length == 64 && m->rkey != key);
 	MUST(ibv_dealloc_pd(pd2) == EBUSY);
 	MUST(ibv_dereg_mr(m) == 0);
@@ -219,7 +232,9 @@ static void test_queues(void)
 	NONE(ibv_create_srq(pd, &si), EINVAL);
 
 	for (int i = 0; i < 7; i++) {
-		init = (struct ibv_qp_init_attr){ .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { 4, 5, 2, 3, 16 } };
+		init = (struct ibv_qp_init_attr){
+			.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { 4, 5, 2, 3, 16 }
+		};
 		switch (i) {
 		case 0: init.send_cq = NULL; break;
 		case 1: init.recv_cq = NULL; break;
@@ -234,14 +249,21 @@ static void test_queues(void)
 	init = (struct ibv_qp_init_attr){ .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RAW_PACKET };
 	NONE(ibv_create_qp(pd, &init), EOPNOTSUPP);
 	init = (struct ibv_qp_init_attr){
-		.qp_context = &sa, .send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_RC, .cap = { 4, 5, 2, 3, 16 }, .sq_sig_all = 1,
+		.qp_context = &sa,
+		.send_cq = cq,
+		.recv_cq = cq,
+		.srq = srq,
+		.qp_type = IBV_QPT_RC,
+		.cap = { 4, 5, 2, 3, 16 },
+		.sq_sig_all = 1,
 	};
 	a = ibv_create_qp(pd, &init);
 	MUST(a && a->srq == srq && a->pd == pd && a->qp_num > 1 && a->state == IBV_QPS_RESET && a->qp_context == &sa);
 	MUST(init.cap.max_send_wr >= 4 && init.cap.max_send_sge >= 2 && init.cap.max_inline_data >= 16);
 	memset(&init, 0, sizeof(init));
 	MUST(ibv_query_qp(a, &qa, IBV_QP_STATE, &init) == 0);
-	MUST(qa.qp_state == IBV_QPS_RESET && init.send_cq == cq && init.srq == srq && init.sq_sig_all == 1 && init.qp_type == IBV_QPT_RC && init.cap.max_send_wr >= 4);
+	MUST(qa.qp_state == IBV_QPS_RESET && init.send_cq == cq && init.srq == srq && init.sq_sig_all == 1 &&
+		init.qp_type == IBV_QPT_RC && init.cap.max_send_wr >= 4);
 	MUST(ibv_qp_to_qp_ex(a) == NULL);
 	MUST(ibv_destroy_srq(srq) == EBUSY && ibv_destroy_cq(cq) == EBUSY && ibv_dealloc_pd(pd) == EBUSY);
 	MUST(ibv_destroy_qp(a) == 0);
@@ -287,19 +309,28 @@ static void test_states(void)
 	MUST(ibv_modify_qp(a, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE) == 0);
 	MUST(connect_to(a, a->qp_num, port.lid) == 0);
 	MUST(ibv_query_qp(a, &qa, -1, &ia) == 0);
-	MUST(qa.qp_state == IBV_QPS_RTS && qa.cur_qp_state == IBV_QPS_RTS && qa.path_mtu == IBV_MTU_1024 && qa.dest_qp_num == a->qp_num &&
-	     qa.ah_attr.dlid == port.lid && qa.timeout == 14 && qa.retry_cnt == 7 && qa.rnr_retry == 7 && qa.max_rd_atomic == 4 &&
-	     qa.max_dest_rd_atomic == 4 && qa.port_num == 1 && qa.min_rnr_timer == 1 && qa.cap.max_send_wr == ia.cap.max_send_wr);
+	MUST(qa.qp_state == IBV_QPS_RTS && qa.cur_qp_state == IBV_QPS_RTS && qa.path_mtu == IBV_MTU_1024 &&
+		qa.dest_qp_num == a->qp_num && qa.ah_attr.dlid == port.lid && qa.timeout == 14 && qa.retry_cnt == 7 &&
+		qa.rnr_retry == 7 && qa.max_rd_atomic == 4 && qa.max_dest_rd_atomic == 4 && qa.port_num == 1 &&
+		qa.min_rnr_timer == 1 && qa.cap.max_send_wr == ia.cap.max_send_wr);
 	MUST(ibv_modify_qp(a, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD }, IBV_QP_STATE) == 0);
-	MUST(ibv_modify_qp(a, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_RTR }, IBV_QP_STATE | IBV_QP_CUR_STATE) == EINVAL);
-	MUST(ibv_modify_qp(a, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQD }, IBV_QP_STATE | IBV_QP_CUR_STATE) == 0);
-	MUST(ibv_modify_qp(a, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE) == 0 && a->state == IBV_QPS_ERR);
+	MUST(ibv_modify_qp(a, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_RTR },
+		     IBV_QP_STATE | IBV_QP_CUR_STATE) == EINVAL);
+	MUST(ibv_modify_qp(a, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQD },
+		     IBV_QP_STATE | IBV_QP_CUR_STATE) == 0);
+	MUST(ibv_modify_qp(a, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE) == 0 &&
+		a->state == IBV_QPS_ERR);
 	MUST(ibv_modify_qp(a, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE) == 0);
 	/* A zero port in the address is no port. */
 	qa = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 };
 	MUST(ibv_modify_qp(a, &qa, init) == 0);
-	qa = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_256, .ah_attr = { .dlid = port.lid }, .max_dest_rd_atomic = 1 };
-	MUST(ibv_modify_qp(a, &qa, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == EINVAL);
+	qa = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_256,
+		.ah_attr = { .dlid = port.lid },
+		.max_dest_rd_atomic = 1 };
+	MUST(ibv_modify_qp(a, &qa,
+		     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == EINVAL);
 	MUST(ibv_destroy_qp(a) == 0);
 	MUST(ibv_destroy_cq(cq) == 0);
 	unrig();
@@ -326,7 +357,12 @@ static void test_posting(void)
 	/* A list: the second is bad, the first goes. */
 	memset(wr, 0, sizeof(wr));
 	for (int i = 0; i < 3; i++)
-		wr[i] = (struct ibv_send_wr){ .wr_id = i, .next = i < 2 ? &wr[i + 1] : NULL, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
+		wr[i] = (struct ibv_send_wr){ .wr_id = i,
+			.next = i < 2 ? &wr[i + 1] : NULL,
+			.sg_list = &s,
+			.num_sge = 1,
+			.opcode = IBV_WR_SEND,
+			.send_flags = IBV_SEND_SIGNALED };
 	post_recv(b, 10, HALF, 64);
 	wr[1].opcode = 99;
 	MUST(ibv_post_send(a, wr, &bad) == EINVAL && bad == &wr[1]);
@@ -348,7 +384,12 @@ static void test_posting(void)
 	for (int i = 0; i < 4; i++)
 		sge[i] = (struct ibv_sge){ .addr = (uintptr_t)text + i * 4, .length = 4, .lkey = 0xbad };
 	post_recv(b, 11, HALF, 64);
-	wr[1] = (struct ibv_send_wr){ .wr_id = 5, .sg_list = sge, .num_sge = 4, .opcode = IBV_WR_SEND_WITH_IMM, .send_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED, .imm_data = htonl(0x01020304) };
+	wr[1] = (struct ibv_send_wr){ .wr_id = 5,
+		.sg_list = sge,
+		.num_sge = 4,
+		.opcode = IBV_WR_SEND_WITH_IMM,
+		.send_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED,
+		.imm_data = htonl(0x01020304) };
 	MUST(ibv_post_send(a, &wr[1], &bad) == 0);
 	memset(text, 'x', sizeof(text));
 	for (int i = 0, seen = 0; i < 2; i++) {
@@ -357,15 +398,20 @@ static void test_posting(void)
 		MUST(wc.status == IBV_WC_SUCCESS);
 		if (wc.opcode != IBV_WC_RECV)
 			continue;
-		MUST(!seen++ && wc.wr_id == 11 && wc.byte_len == 16 && wc.wc_flags == IBV_WC_WITH_IMM && ntohl(wc.imm_data) == 0x01020304 && wc.qp_num == b->qp_num);
+		MUST(!seen++ && wc.wr_id == 11 && wc.byte_len == 16 && wc.wc_flags == IBV_WC_WITH_IMM &&
+			ntohl(wc.imm_data) == 0x01020304 && wc.qp_num == b->qp_num);
 		MUST(!memcmp(mem + HALF, "not registered", 15));
 	}
 
 	/* RDMA and atomics, to addresses of our own. */
 	memcpy(mem, "written", 8);
 	s = part(0, 8);
-	wr[0] = (struct ibv_send_wr){ .wr_id = 20, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
-				      .wr.rdma = { (uintptr_t)mem + HALF + 64, mr->rkey } };
+	wr[0] = (struct ibv_send_wr){ .wr_id = 20,
+		.sg_list = &s,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { (uintptr_t)mem + HALF + 64, mr->rkey } };
 	MUST(ibv_post_send(a, wr, &bad) == 0);
 	wait_done(cq, 20, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	MUST(!strcmp((char *)mem + HALF + 64, "written"));
@@ -376,8 +422,12 @@ static void test_posting(void)
 	wait_done(cq, 21, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
 	MUST(!strcmp((char *)mem + 128, "written"));
 	*(uint64_t *)(mem + HALF + 256) = 40;
-	wr[0] = (struct ibv_send_wr){ .wr_id = 22, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .send_flags = IBV_SEND_SIGNALED,
-				      .wr.atomic = { (uintptr_t)mem + HALF + 256, 2, 0, mr->rkey } };
+	wr[0] = (struct ibv_send_wr){ .wr_id = 22,
+		.sg_list = &s,
+		.num_sge = 1,
+		.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.atomic = { (uintptr_t)mem + HALF + 256, 2, 0, mr->rkey } };
 	MUST(ibv_post_send(a, wr, &bad) == 0);
 	wait_done(cq, 22, IBV_WC_SUCCESS, IBV_WC_FETCH_ADD);
 	MUST(*(uint64_t *)(mem + HALF + 256) == 42 && *(uint64_t *)(mem + 128) == 40);
@@ -407,7 +457,8 @@ static void test_posting(void)
 	unrig_pair();
 }
 
-/* Fills a's send queue behind a request for which b has no receive: those behind it wait where C code keeps them, too. */
+/* Fills a's send queue behind a request for which b has no receive: those behind it wait where C code keeps them, too.
+ */
 static void fill_queue(void)
 {
 	struct ibv_sge s = part(0, 8);
@@ -450,7 +501,8 @@ static void test_behind(void)
 	double end;
 	struct ibv_wc wc;
 
-	/* A program that looks at its memory alone gets all of them, in order, with what they held when they were posted. */
+	/* A program that looks at its memory alone gets all of them, in order, with what they held when they were posted.
+	 */
 	rig_pair(IBV_QPT_RC);
 	fill_queue();
 	memset(mem + HALF, 0, HALF);
@@ -524,7 +576,12 @@ static void test_completions(void)
 
 	rig_pair(IBV_QPT_RC);
 	{
-		struct ibv_send_wr wr = { .wr_id = 12, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .wr.rdma = { (uintptr_t)mem, mr->rkey ^ 0xff00 } }, *bad;
+		struct ibv_send_wr wr = { .wr_id = 12,
+			.sg_list = &s,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.wr.rdma = { (uintptr_t)mem, mr->rkey ^ 0xff00 } },
+				   *bad;
 
 		s = part(0, 8);
 		MUST(ibv_post_send(a, &wr, &bad) == 0);
@@ -576,7 +633,8 @@ static void test_unmapped(void)
 	MUST(fd >= 0 && unlink(path) == 0 && ftruncate(fd, 2 * page) == 0);
 	for (int file = 0; file < 2; file++) {
 		rig_pair(IBV_QPT_RC);
-		map = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file ? fd : -1, 0);
+		map = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS,
+			file ? fd : -1, 0);
 		MUST(map != MAP_FAILED);
 		m = ibv_reg_mr(pd, map, 2 * page, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 		MUST(m);
@@ -592,8 +650,12 @@ static void test_unmapped(void)
 		post_recv(a, 4, HALF, 64);
 		for (int i = 0; i < 2; i++)
 			MUST(wait_wc(cq).status == IBV_WC_SUCCESS);
-		wr = (struct ibv_send_wr){ .wr_id = 5, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
-					   .wr.rdma = { (uintptr_t)map + page + 100, m->rkey } };
+		wr = (struct ibv_send_wr){ .wr_id = 5,
+			.sg_list = &s,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma = { (uintptr_t)map + page + 100, m->rkey } };
 		MUST(ibv_post_send(a, &wr, &bad) == 0);
 		wait_done(cq, 5, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 		MUST(ibv_dereg_mr(m) == 0);
@@ -785,7 +847,8 @@ static void test_sleepers(void)
 		wait_done(sleepers[0].cq, i, IBV_WC_SUCCESS, IBV_WC_SEND);
 		wait_done(sleepers[1].cq, i, IBV_WC_SUCCESS, IBV_WC_RECV);
 	}
-	/* A thread that was told of its last event may still be on its way to the next sleep, where a signal is just taken. */
+	/* A thread that was told of its last event may still be on its way to the next sleep, where a signal is just
+	 * taken. */
 	for (int i = 0; i < 2; i++) {
 		int *n = &sleepers[i].interrupted;
 
@@ -889,10 +952,15 @@ static void test_datagrams(void)
 		MUST(ah && ah->pd == pd);
 		s = part(0, 32);
 		post_recv(b, 1, HALF, 40 + 32);
-		wr = (struct ibv_send_wr){ .wr_id = 2, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND, .wr.ud = { ah, b->qp_num, 0x1234 } };
+		wr = (struct ibv_send_wr){ .wr_id = 2,
+			.sg_list = &s,
+			.num_sge = 1,
+			.opcode = IBV_WR_SEND,
+			.wr.ud = { ah, b->qp_num, 0x1234 } };
 		MUST(ibv_post_send(a, &wr, &bad) == 0);
 		wc = wait_wc(cq);
-		MUST(wc.status == IBV_WC_SUCCESS && wc.wr_id == 1 && wc.src_qp == a->qp_num && wc.slid == port.lid && wc.byte_len == 72);
+		MUST(wc.status == IBV_WC_SUCCESS && wc.wr_id == 1 && wc.src_qp == a->qp_num && wc.slid == port.lid &&
+			wc.byte_len == 72);
 		MUST(!(wc.wc_flags & IBV_WC_GRH) == !global && !memcmp(mem, mem + HALF + 40, 32));
 		MUST(ibv_init_ah_from_wc(ctx, 1, &wc, (struct ibv_grh *)(mem + HALF), &back) == 0);
 		MUST(back.dlid == port.lid && back.port_num == 1 && back.is_global == global);
@@ -1162,7 +1230,8 @@ static void test_fork(void)
 		MUST(post_send(a, 1, &s, 0) == EIO);
 		NONE(ibv_alloc_pd(ctx), EIO);
 		NONE(ibv_reg_mr(pd, mem, 8, 0), EIO);
-		MUST(ibv_destroy_qp(a) == EIO && ibv_destroy_cq(cq) == EIO && ibv_dereg_mr(mr) == EIO && ibv_dealloc_pd(pd) == EIO);
+		MUST(ibv_destroy_qp(a) == EIO && ibv_destroy_cq(cq) == EIO && ibv_dereg_mr(mr) == EIO &&
+			ibv_dealloc_pd(pd) == EIO);
 		MUST(ibv_req_notify_cq(cq, 0) == EIO);
 		MUST(ibv_get_cq_event(&ch, &of, &cookie) == -1 && errno == EIO);
 		for (int i = 0; i < 100; i++)
@@ -1269,12 +1338,32 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } tests[] = {
-	{ "strings", test_strings }, { "device", test_device }, { "memory", test_memory }, { "queues", test_queues },
-	{ "states", test_states }, { "posting", test_posting }, { "behind", test_behind }, { "completions", test_completions }, { "channels", test_channels }, { "sleepers", test_sleepers },
-	{ "async", test_async }, { "datagrams", test_datagrams }, { "multicast", test_multicast }, { "overflow", test_overflow },
-	{ "threads", test_threads }, { "leak", test_leak }, { "signals", test_signals }, { "urgent", test_urgent },
-	{ "fork", test_fork }, { "forkfirst", test_forkfirst },
-	{ "reopen", test_reopen }, { "unmapped", test_unmapped }, { "ownfault", test_ownfault }, { "nodevice", test_nodevice }, { "nodaemon", test_nodaemon }, { "fatal", test_fatal },
+	{ "strings", test_strings },
+	{ "device", test_device },
+	{ "memory", test_memory },
+	{ "queues", test_queues },
+	{ "states", test_states },
+	{ "posting", test_posting },
+	{ "behind", test_behind },
+	{ "completions", test_completions },
+	{ "channels", test_channels },
+	{ "sleepers", test_sleepers },
+	{ "async", test_async },
+	{ "datagrams", test_datagrams },
+	{ "multicast", test_multicast },
+	{ "overflow", test_overflow },
+	{ "threads", test_threads },
+	{ "leak", test_leak },
+	{ "signals", test_signals },
+	{ "urgent", test_urgent },
+	{ "fork", test_fork },
+	{ "forkfirst", test_forkfirst },
+	{ "reopen", test_reopen },
+	{ "unmapped", test_unmapped },
+	{ "ownfault", test_ownfault },
+	{ "nodevice", test_nodevice },
+	{ "nodaemon", test_nodaemon },
+	{ "fatal", test_fatal },
 };
 
 int main(int argc, char **argv)

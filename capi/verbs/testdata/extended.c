@@ -66,7 +66,8 @@ static void gids(void)
 static void post_write(struct ibv_qp *qp, uint64_t id, unsigned int flags)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)mem, .length = 8, .lkey = mr->lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = flags };
+	struct ibv_send_wr *bad,
+		wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = flags };
 
 	wr.wr.rdma.remote_addr = (uintptr_t)mem + HALF;
 	wr.wr.rdma.rkey = mr->rkey;
@@ -75,7 +76,8 @@ static void post_write(struct ibv_qp *qp, uint64_t id, unsigned int flags)
 
 static void completion_queues(void)
 {
-	const uint64_t all = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+	const uint64_t all = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+		IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 	struct ibv_poll_cq_attr none = { 0 }, some = { .comp_mask = 1 };
 	struct ibv_cq_init_attr_ex attr = { .cqe = 16, .wc_flags = IBV_WC_EX_WITH_CVLAN };
 	struct ibv_modify_cq_attr mod = { .attr_mask = IBV_CQ_ATTR_MODERATE, .moderate = { 4, 1000 } };
@@ -140,7 +142,8 @@ static void completion_queues(void)
 	last = ibv_wc_read_completion_ts(cq);
 	MUST(last + 1000000 >= before && last <= (uint64_t)clock.raw_clock.tv_nsec);
 	clock_gettime(CLOCK_REALTIME, &wall);
-	MUST(llabs((long long)ibv_wc_read_completion_wallclock_ns(cq) - (wall.tv_sec * 1000000000ll + wall.tv_nsec)) < 5000000000ll);
+	MUST(llabs((long long)ibv_wc_read_completion_wallclock_ns(cq) - (wall.tv_sec * 1000000000ll + wall.tv_nsec)) <
+		5000000000ll);
 	/* In the critical section its own thread is told, not hung. */
 	MUST(ibv_start_poll(cq, &none) == EDEADLK);
 	MUST(ibv_next_poll(cq) == ENOENT);
@@ -397,7 +400,8 @@ static void builders(void)
 	MUST(!memcmp(mem + HALF, mem + 3000, 200));
 	MUST(!memcmp(mem + HALF + 512, "gone before it is sent", 23));
 	wc = wait_wc(rcq);
-	MUST(wc.wr_id == 100 && wc.byte_len == 150 && !memcmp(mem + HALF + 4096, mem, 100) && !memcmp(mem + HALF + 4196, mem + 1000, 50));
+	MUST(wc.wr_id == 100 && wc.byte_len == 150 && !memcmp(mem + HALF + 4096, mem, 100) &&
+		!memcmp(mem + HALF + 4196, mem + 1000, 50));
 	wc = wait_wc(rcq);
 	MUST(wc.wr_id == 101 && wc.byte_len == 8 && wc.imm_data == htonl(7) && !memcmp(mem + HALF + 4608, "softib!!", 8));
 	wc = wait_wc(rcq);
@@ -517,7 +521,8 @@ static void datagrams(void)
 	MUST(ibv_wr_complete(x) == 0);
 	wait_done(scq, 5, IBV_WC_SUCCESS, IBV_WC_SEND);
 	wc = wait_wc(rcq);
-	MUST(wc.wr_id == 1 && wc.byte_len == 48 && wc.src_qp == a->qp_num && wc.slid == port.lid && wc.imm_data == htonl(3));
+	MUST(wc.wr_id == 1 && wc.byte_len == 48 && wc.src_qp == a->qp_num && wc.slid == port.lid &&
+		wc.imm_data == htonl(3));
 	MUST(!memcmp(mem + HALF + 40, "datagram", 8));
 	ibv_wr_start(x);
 	ibv_wr_send(x); /* nowhere */
@@ -534,8 +539,12 @@ static void windows(void)
 	struct ibv_qp_ex *x = ibv_qp_to_qp_ex(a), *y = ibv_qp_to_qp_ex(b);
 	struct ibv_mw *one = ibv_alloc_mw(pd, IBV_MW_TYPE_1), *two = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
 	struct ibv_mw_bind bind = {
-		.wr_id = 1, .send_flags = IBV_SEND_SIGNALED,
-		.bind_info = { .mr = mr, .addr = (uintptr_t)mem + HALF, .length = 64, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE },
+		.wr_id = 1,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_info = { .mr = mr,
+			.addr = (uintptr_t)mem + HALF,
+			.length = 64,
+			.mw_access_flags = IBV_ACCESS_REMOTE_WRITE },
 	};
 	struct ibv_mw_bind_info info = bind.bind_info;
 	struct ibv_pd *other = ibv_alloc_pd(ctx);
@@ -640,7 +649,9 @@ static void windows(void)
 
 static struct ibv_xrcd *open_domain(int fd, int oflags)
 {
-	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = oflags };
+	struct ibv_xrcd_init_attr attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = oflags
+	};
 
 	return ibv_open_xrcd(ctx, &attr);
 }
@@ -904,8 +915,12 @@ static void tags(void)
 {
 	struct ibv_cq_ex *cq = new_cq_ex(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO);
 	struct ibv_cq *scq = new_cq(), *rcq = ibv_cq_ex_to_cq(cq);
-	struct ibv_srq_init_attr_ex sa = { .attr = { .max_wr = 16, .max_sge = 1 }, .srq_type = IBV_SRQT_TM, .pd = pd, .cq = rcq,
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+	struct ibv_srq_init_attr_ex sa = { .attr = { .max_wr = 16, .max_sge = 1 },
+		.srq_type = IBV_SRQT_TM,
+		.pd = pd,
+		.cq = rcq,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
+			IBV_SRQ_INIT_ATTR_TM,
 		.tm_cap = { .max_num_tags = 4, .max_ops = 4 } };
 	struct ibv_srq *srq = ibv_create_srq_ex(ctx, &sa);
 	struct ibv_qp_init_attr_ex qa = qp_attr(IBV_QPT_RC, rcq, rcq, 0);
@@ -1003,7 +1018,8 @@ static void not_supported(void)
 	/* Every entry of the table is there, but for two holes that it has, and the library's own field. */
 	MUST(v && v->sz == sizeof(*v));
 	for (f = (void **)v; (void *)f < (void *)&v->_ABI_placeholder3; f++)
-		if ((void *)f != (void *)&v->priv && (void *)f != (void *)&v->ABI_placeholder1 && (void *)f != (void *)&v->ABI_placeholder2)
+		if ((void *)f != (void *)&v->priv && (void *)f != (void *)&v->ABI_placeholder1 &&
+			(void *)f != (void *)&v->ABI_placeholder2)
 			MUST(*f);
 
 	MUST(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0);

@@ -21,12 +21,14 @@ static void unpair(void)
 	MUST(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0);
 }
 
-/* How a request ends that has length bytes at both ends. What ends badly breaks the queue pairs, so there are others. */
+/* How a request ends that has length bytes at both ends. What ends badly breaks the queue pairs, so there are others.
+ */
 static enum ibv_wc_status request(enum ibv_wr_opcode op, uint64_t at, uint32_t lkey, uint32_t length, uint64_t remote,
 	uint32_t rkey)
 {
 	struct ibv_sge sge = { .addr = at, .length = length, .lkey = lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = op, .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad,
+		wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = op, .send_flags = IBV_SEND_SIGNALED };
 	struct ibv_wc wc;
 
 	wr.wr.rdma.remote_addr = remote;
@@ -64,7 +66,8 @@ static struct ibv_dm *new_dm(size_t length, uint32_t align)
 
 static void test_dm(void)
 {
-	const int access = IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	const int access = IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+		IBV_ACCESS_REMOTE_READ;
 	size_t max = max_dm(), n = 5000;
 	struct ibv_dm *dm = new_dm(n, 0), *all, *other;
 	struct ibv_mr *of;
@@ -167,7 +170,8 @@ static void test_import(void)
 
 	/* Keys open the memory whatever name it goes by. */
 	fill(mem, 100, 3);
-	MUST(request(IBV_WR_RDMA_WRITE, (uintptr_t)mem, mr2->lkey, 100, (uintptr_t)mem + HALF, mr2->rkey) == IBV_WC_SUCCESS);
+	MUST(request(IBV_WR_RDMA_WRITE, (uintptr_t)mem, mr2->lkey, 100, (uintptr_t)mem + HALF, mr2->rkey) ==
+		IBV_WC_SUCCESS);
 	MUST(!memcmp(mem, mem + HALF, 100));
 	ibv_unimport_mr(mr2);
 	ibv_unimport_pd(pd2);
@@ -257,7 +261,8 @@ static void test_paging(void)
 	NONE(ibv_reg_mr(pd, mem, SIZE_MAX, access), EINVAL);
 	all = ibv_reg_mr(pd, NULL, SIZE_MAX, access);
 	MUST(all);
-	MUST(mmap(at + 2 * 4096, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
+	MUST(mmap(at + 2 * 4096, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+		MAP_FAILED);
 	MUST(request(IBV_WR_RDMA_WRITE, (uintptr_t)mem, all->lkey, 10000, far, all->rkey) == IBV_WC_SUCCESS);
 	MUST(!memcmp(at + 4096, mem, 10000));
 	MUST(munmap(at, n) == 0);

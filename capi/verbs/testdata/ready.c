@@ -143,7 +143,8 @@ static void test_fork(void)
 	take(cq, 1);
 	take(ibv_cq_ex_to_cq(ex), 3);
 	take(ibv_cq_ex_to_cq(ex), 4);
-	MUST(ibv_destroy_qp(qp) == 0 && ibv_destroy_qp(qx) == 0 && ibv_destroy_cq(cq) == 0 && ibv_destroy_cq(ibv_cq_ex_to_cq(ex)) == 0);
+	MUST(ibv_destroy_qp(qp) == 0 && ibv_destroy_qp(qx) == 0 && ibv_destroy_cq(cq) == 0 &&
+		ibv_destroy_cq(ibv_cq_ex_to_cq(ex)) == 0);
 	unrig();
 }
 

@@ -84,13 +84,22 @@ static __attribute__((unused)) struct ibv_cq_ex *new_cq_ex(uint64_t wc_flags)
 static struct ibv_qp_init_attr_ex qp_attr(enum ibv_qp_type type, struct ibv_cq *scq, struct ibv_cq *rcq, uint64_t ops)
 {
 	return (struct ibv_qp_init_attr_ex){
-		.send_cq = scq, .recv_cq = rcq, .qp_type = type, .pd = pd, .send_ops_flags = ops,
-		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 4, .max_recv_sge = 4, .max_inline_data = 256 },
+		.send_cq = scq,
+		.recv_cq = rcq,
+		.qp_type = type,
+		.pd = pd,
+		.send_ops_flags = ops,
+		.cap = { .max_send_wr = DEPTH,
+			.max_recv_wr = DEPTH,
+			.max_send_sge = 4,
+			.max_recv_sge = 4,
+			.max_inline_data = 256 },
 		.comp_mask = IBV_QP_INIT_ATTR_PD | (ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
 	};
 }
 
-static __attribute__((unused)) struct ibv_qp *new_qp(enum ibv_qp_type type, struct ibv_cq *scq, struct ibv_cq *rcq, uint64_t ops)
+static __attribute__((unused)) struct ibv_qp *new_qp(
+	enum ibv_qp_type type, struct ibv_cq *scq, struct ibv_cq *rcq, uint64_t ops)
 {
 	struct ibv_qp_init_attr_ex attr = qp_attr(type, scq, rcq, ops);
 	struct ibv_qp *qp = ibv_create_qp_ex(ctx, &attr);
@@ -106,7 +115,8 @@ static __attribute__((unused)) int connect_to(struct ibv_qp *qp, uint32_t peer, 
 		.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 0x1234,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 	};
-	int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT, rtr = IBV_QP_STATE, rts = IBV_QP_STATE | IBV_QP_SQ_PSN, error;
+	int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT, rtr = IBV_QP_STATE,
+	    rts = IBV_QP_STATE | IBV_QP_SQ_PSN, error;
 
 	init |= qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
 	if (qp->qp_type != IBV_QPT_UD)
@@ -182,7 +192,8 @@ static __attribute__((unused)) void wait_start(struct ibv_cq_ex *cq)
 	MUST(error == 0);
 }
 
-static __attribute__((unused)) void wait_done(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status, enum ibv_wc_opcode opcode)
+static __attribute__((unused)) void wait_done(
+	struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status, enum ibv_wc_opcode opcode)
 {
 	struct ibv_wc wc = wait_wc(cq);
 

@@ -17,8 +17,12 @@ static void create_srq(void)
 	struct cq *c = ANY(cq);
 	uint32_t max_wr = about(60), max_sge = about(8);
 	struct ibv_srq_init_attr_ex a = {
-		.attr = { .max_wr = max_wr, .max_sge = max_sge, .srq_limit = one_in(4) ? odd() : 0 }, .pd = p ? p->o : NULL, .xrcd = x ? x->o : NULL,
-		.cq = c ? c->o : NULL, .srq_type = one_in(8) ? odd() : rnd(2), .comp_mask = one_in(8) ? bits() : 15,
+		.attr = { .max_wr = max_wr, .max_sge = max_sge, .srq_limit = one_in(4) ? odd() : 0 },
+		.pd = p ? p->o : NULL,
+		.xrcd = x ? x->o : NULL,
+		.cq = c ? c->o : NULL,
+		.srq_type = one_in(8) ? odd() : rnd(2),
+		.comp_mask = one_in(8) ? bits() : 15,
 	};
 	struct ibv_srq *o;
 	bool xrc, with_cq;
@@ -36,8 +40,10 @@ static void create_srq(void)
 		die("%u requests of %u elements for %u of %u", a.attr.max_wr, a.attr.max_sge, max_wr, max_sge);
 	xrc = a.comp_mask & IBV_SRQ_INIT_ATTR_TYPE && a.srq_type == IBV_SRQT_XRC;
 	/* A plain one has no use for a completion queue, and the kernel does not look at it. */
-	with_cq = a.comp_mask & IBV_SRQ_INIT_ATTR_CQ && a.comp_mask & IBV_SRQ_INIT_ATTR_TYPE && a.srq_type != IBV_SRQT_BASIC;
-	ADD(srq, { .o = o, .pd = base(p), .xrcd = a.comp_mask & IBV_SRQ_INIT_ATTR_XRCD ? x : NULL, .cq = with_cq ? c : NULL });
+	with_cq = a.comp_mask & IBV_SRQ_INIT_ATTR_CQ && a.comp_mask & IBV_SRQ_INIT_ATTR_TYPE &&
+		a.srq_type != IBV_SRQT_BASIC;
+	ADD(srq,
+		{ .o = o, .pd = base(p), .xrcd = a.comp_mask & IBV_SRQ_INIT_ATTR_XRCD ? x : NULL, .cq = with_cq ? c : NULL });
 	base(p)->users++;
 	if (a.comp_mask & IBV_SRQ_INIT_ATTR_XRCD && x)
 		x->users++;
@@ -72,7 +78,8 @@ static void modify_srq(void)
 	works(ibv_query_srq(s->o, &a));
 }
 
-static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_RAW_PACKET, IBV_QPT_DRIVER };
+static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND,
+	IBV_QPT_XRC_RECV, IBV_QPT_RAW_PACKET, IBV_QPT_DRIVER };
 
 static void create_qp(void)
 {
@@ -82,9 +89,16 @@ static void create_qp(void)
 	struct xrcd *x = ANY(xrcd);
 	struct ibv_qp_cap cap = { about(40), about(40), about(6), about(6), one_in(2) ? rnd(128) : about(400) };
 	struct ibv_qp_init_attr_ex a = {
-		.send_cq = scq ? scq->o : NULL, .recv_cq = rcq ? rcq->o : NULL, .srq = s ? s->o : NULL, .cap = cap,
-		.qp_type = one_in(12) ? odd() : types[rnd(sizeof(types) / sizeof(types[0]))], .sq_sig_all = one_in(2), .pd = p ? p->o : NULL,
-		.xrcd = x ? x->o : NULL, .create_flags = one_in(4) ? bits() : 2, .send_ops_flags = one_in(3) ? bits() : IBV_QP_EX_WITH_SEND,
+		.send_cq = scq ? scq->o : NULL,
+		.recv_cq = rcq ? rcq->o : NULL,
+		.srq = s ? s->o : NULL,
+		.cap = cap,
+		.qp_type = one_in(12) ? odd() : types[rnd(sizeof(types) / sizeof(types[0]))],
+		.sq_sig_all = one_in(2),
+		.pd = p ? p->o : NULL,
+		.xrcd = x ? x->o : NULL,
+		.create_flags = one_in(4) ? bits() : 2,
+		.send_ops_flags = one_in(3) ? bits() : IBV_QP_EX_WITH_SEND,
 		.comp_mask = one_in(8) ? bits() : IBV_QP_INIT_ATTR_PD,
 	};
 	struct ibv_qp *o;
@@ -101,7 +115,9 @@ static void create_qp(void)
 	o = MADE(ibv_create_qp_ex(me->ctx, &a), EINVAL, EOPNOTSUPP, ENOMEM);
 	if (!o)
 		return;
-	if (a.qp_type != IBV_QPT_XRC_RECV && (a.cap.max_send_wr < cap.max_send_wr || a.cap.max_send_sge < cap.max_send_sge || a.cap.max_inline_data < cap.max_inline_data))
+	if (a.qp_type != IBV_QPT_XRC_RECV &&
+		(a.cap.max_send_wr < cap.max_send_wr || a.cap.max_send_sge < cap.max_send_sge ||
+			a.cap.max_inline_data < cap.max_inline_data))
 		die("less than was asked for");
 	q = ADD(qp, { .o = o, .cap = a.cap, .ex = ibv_qp_to_qp_ex(o) });
 	if (!!q->ex != (a.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS && a.qp_type != IBV_QPT_XRC_RECV))
@@ -190,8 +206,14 @@ static void pair(void)
 		return;
 	for (int i = 0; i < 2; i++) {
 		struct ibv_qp_init_attr_ex a = {
-			.send_cq = c[i]->o, .recv_cq = c[i]->o, .qp_type = type, .pd = p->o, .cap = { 30, 30, 4, 4, 100 }, .send_ops_flags = ops,
-			.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .sq_sig_all = one_in(2),
+			.send_cq = c[i]->o,
+			.recv_cq = c[i]->o,
+			.qp_type = type,
+			.pd = p->o,
+			.cap = { 30, 30, 4, 4, 100 },
+			.send_ops_flags = ops,
+			.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+			.sq_sig_all = one_in(2),
 		};
 
 		struct ibv_qp *o = ibv_create_qp_ex(me->ctx, &a);
@@ -236,7 +258,8 @@ static void traffic(void)
 			MAY(connect_to(both[i]->o, both[!i]->o->qp_num, me->port.lid), EINVAL);
 	}
 	for (int i = 0; i < me->n_mr; i++)
-		if (me->mr[i]->pd == q->pd && (me->mr[i]->access & 15) == 15 && !(me->mr[i]->access & IBV_ACCESS_ZERO_BASED) && me->mr[i]->o->length >= 4096)
+		if (me->mr[i]->pd == q->pd && (me->mr[i]->access & 15) == 15 &&
+			!(me->mr[i]->access & IBV_ACCESS_ZERO_BASED) && me->mr[i]->o->length >= 4096)
 			m = me->mr[i];
 	if (!m) {
 		struct ibv_mr *o;
@@ -255,8 +278,14 @@ static void traffic(void)
 			return;
 	}
 	for (int n = 1 + rnd(4); n > 0; n--) {
-		struct ibv_sge s = { .addr = (uintptr_t)m->o->addr + rnd(1000), .length = one_in(3) ? 8 : rnd(3000), .lkey = m->o->lkey };
-		struct ibv_send_wr *bad, w = { .wr_id = n, .sg_list = &s, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED | (one_in(3) ? IBV_SEND_FENCE : 0) };
+		struct ibv_sge s = { .addr = (uintptr_t)m->o->addr + rnd(1000),
+			.length = one_in(3) ? 8 : rnd(3000),
+			.lkey = m->o->lkey };
+		struct ibv_send_wr *bad,
+			w = { .wr_id = n,
+				.sg_list = &s,
+				.num_sge = 1,
+				.send_flags = IBV_SEND_SIGNALED | (one_in(3) ? IBV_SEND_FENCE : 0) };
 		struct ibv_sge into = { .addr = (uintptr_t)m->o->addr, .length = 4096, .lkey = m->o->lkey };
 		struct ibv_recv_wr *bad_recv, r = { .wr_id = 100 + n, .sg_list = &into, .num_sge = 1 };
 		struct ah *h = ANY(ah);
@@ -292,7 +321,8 @@ static uint32_t some_qpn(void)
 /* One step towards RTS, as a program does it. */
 static void drive_qp(void)
 {
-	static const int next[] = { IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_RTS, IBV_QPS_RESET, IBV_QPS_RESET };
+	static const int next[] = { IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_RTS, IBV_QPS_RESET,
+		IBV_QPS_RESET };
 	struct qp *q = ANY(qp);
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr a;
@@ -358,7 +388,8 @@ static void modify_qp(void)
 		memcpy((char *)&a + i, &v, 4);
 	}
 	a.qp_state = one_in(4) ? odd() : rnd(8);
-	MAY(ibv_modify_qp(q->o, &a, (one_in(2) ? IBV_QP_STATE : 0) | (one_in(3) ? bits() : rnd(1 << 21))), EINVAL, EOPNOTSUPP);
+	MAY(ibv_modify_qp(q->o, &a, (one_in(2) ? IBV_QP_STATE : 0) | (one_in(3) ? bits() : rnd(1 << 21))), EINVAL,
+		EOPNOTSUPP);
 }
 
 static void multicast(void)
@@ -523,7 +554,10 @@ static void post_recv_any(void)
 	for (int i = 0; i < n; i++) {
 		for (int j = 0; j < SGES; j++)
 			list[i][j] = sge(q);
-		wr[i] = (struct ibv_recv_wr){ .wr_id = i, .next = i + 1 < n ? &wr[i + 1] : NULL, .sg_list = one_in(30) ? NULL : list[i], .num_sge = one_in(20) ? (int)odd() : (int)rnd(SGES + 1) };
+		wr[i] = (struct ibv_recv_wr){ .wr_id = i,
+			.next = i + 1 < n ? &wr[i + 1] : NULL,
+			.sg_list = one_in(30) ? NULL : list[i],
+			.num_sge = one_in(20) ? (int)odd() : (int)rnd(SGES + 1) };
 		if (wr[i].num_sge > SGES && (unsigned int)wr[i].num_sge <= limit)
 			wr[i].num_sge = SGES;
 	}
@@ -655,7 +689,8 @@ static void query(void)
 			MAY(errno, EINVAL);
 		break;
 	case 4:
-		MAY(ibv_query_gid_ex(me->ctx, one_in(2) ? 1 : odd(), one_in(2) ? 0 : odd(), &e, one_in(6) ? odd() : 0), EINVAL, ENODATA, EOPNOTSUPP);
+		MAY(ibv_query_gid_ex(me->ctx, one_in(2) ? 1 : odd(), one_in(2) ? 0 : odd(), &e, one_in(6) ? odd() : 0),
+			EINVAL, ENODATA, EOPNOTSUPP);
 		break;
 	case 5:
 		n = ibv_query_gid_table(me->ctx, table, rnd(5), one_in(6) ? odd() : 0);
@@ -675,19 +710,47 @@ static const struct {
 	void (*call)(void);
 	int weight;
 } ops[] = {
-	{ "alloc_pd", alloc_pd, 4 }, { "dealloc_pd", dealloc_pd, 3 }, { "alloc_td", alloc_td, 2 }, { "dealloc_td", dealloc_td, 2 },
-	{ "alloc_parent_domain", alloc_parent, 2 }, { "open_xrcd", open_xrcd, 4 }, { "close_xrcd", close_xrcd, 2 },
-	{ "reg_mr", reg_mr, 8 }, { "rereg_mr", rereg_mr, 3 }, { "dereg_mr", dereg_mr, 3 },
-	{ "alloc_mw", alloc_mw, 4 }, { "dealloc_mw", dealloc_mw, 2 }, { "bind_mw", bind_mw, 6 },
-	{ "create_ah", create_ah, 4 }, { "destroy_ah", destroy_ah, 2 },
-	{ "create_comp_channel", create_channel, 2 }, { "destroy_comp_channel", destroy_channel, 2 },
-	{ "create_cq", create_cq, 6 }, { "destroy_cq", destroy_cq, 3 }, { "resize_cq", resize_cq, 2 }, { "modify_cq", modify_cq, 2 },
-	{ "poll_cq", poll_cq, 30 }, { "start_poll", poll_cq_ex, 20 }, { "req_notify_cq", notify, 8 },
-	{ "get_cq_event", take_cq_event, 8 }, { "get_async_event", take_async_event, 20 },
-	{ "create_srq", create_srq, 5 }, { "destroy_srq", destroy_srq, 2 }, { "modify_srq", modify_srq, 3 },
-	{ "create_qp", create_qp, 12 }, { "open_qp", open_qp, 3 }, { "destroy_qp", destroy_qp, 6 },
-	{ "pair", pair, 10 }, { "traffic", traffic, 60 }, { "drive_qp", drive_qp, 40 }, { "modify_qp", modify_qp, 3 }, { "multicast", multicast, 4 },
-	{ "post_send", post_send, 60 }, { "post_recv", post_recv_any, 40 }, { "ibv_wr", build, 40 }, { "query", query, 6 },
+	{ "alloc_pd", alloc_pd, 4 },
+	{ "dealloc_pd", dealloc_pd, 3 },
+	{ "alloc_td", alloc_td, 2 },
+	{ "dealloc_td", dealloc_td, 2 },
+	{ "alloc_parent_domain", alloc_parent, 2 },
+	{ "open_xrcd", open_xrcd, 4 },
+	{ "close_xrcd", close_xrcd, 2 },
+	{ "reg_mr", reg_mr, 8 },
+	{ "rereg_mr", rereg_mr, 3 },
+	{ "dereg_mr", dereg_mr, 3 },
+	{ "alloc_mw", alloc_mw, 4 },
+	{ "dealloc_mw", dealloc_mw, 2 },
+	{ "bind_mw", bind_mw, 6 },
+	{ "create_ah", create_ah, 4 },
+	{ "destroy_ah", destroy_ah, 2 },
+	{ "create_comp_channel", create_channel, 2 },
+	{ "destroy_comp_channel", destroy_channel, 2 },
+	{ "create_cq", create_cq, 6 },
+	{ "destroy_cq", destroy_cq, 3 },
+	{ "resize_cq", resize_cq, 2 },
+	{ "modify_cq", modify_cq, 2 },
+	{ "poll_cq", poll_cq, 30 },
+	{ "start_poll", poll_cq_ex, 20 },
+	{ "req_notify_cq", notify, 8 },
+	{ "get_cq_event", take_cq_event, 8 },
+	{ "get_async_event", take_async_event, 20 },
+	{ "create_srq", create_srq, 5 },
+	{ "destroy_srq", destroy_srq, 2 },
+	{ "modify_srq", modify_srq, 3 },
+	{ "create_qp", create_qp, 12 },
+	{ "open_qp", open_qp, 3 },
+	{ "destroy_qp", destroy_qp, 6 },
+	{ "pair", pair, 10 },
+	{ "traffic", traffic, 60 },
+	{ "drive_qp", drive_qp, 40 },
+	{ "modify_qp", modify_qp, 3 },
+	{ "multicast", multicast, 4 },
+	{ "post_send", post_send, 60 },
+	{ "post_recv", post_recv_any, 40 },
+	{ "ibv_wr", build, 40 },
+	{ "query", query, 6 },
 };
 enum { OPS = sizeof(ops) / sizeof(ops[0]) };
 
@@ -741,7 +804,12 @@ static void still_works(void)
 	struct ibv_cq *cq = new_cq();
 	struct ibv_qp *a = new_qp(IBV_QPT_RC, cq, cq, 0), *b = new_qp(IBV_QPT_RC, cq, cq, 0);
 	struct ibv_sge s = { .addr = (uintptr_t)buf, .length = 2000, .lkey = mr->lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = 1, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad,
+		wr = { .wr_id = 1,
+			.sg_list = &s,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED };
 
 	for (int i = 0; i < 2000; i++)
 		buf[i] = rnd(256);
@@ -847,7 +915,8 @@ int main(int argc, char **argv)
 	unlink(files[1]);
 	free(worlds);
 	free(t);
-	printf("%llu calls, %llu refused, %llu completions of which %llu good, %llu events\n", (unsigned long long)sum.calls,
-	       (unsigned long long)sum.refused, (unsigned long long)sum.completions, (unsigned long long)sum.good, (unsigned long long)sum.events);
+	printf("%llu calls, %llu refused, %llu completions of which %llu good, %llu events\n",
+		(unsigned long long)sum.calls, (unsigned long long)sum.refused, (unsigned long long)sum.completions,
+		(unsigned long long)sum.good, (unsigned long long)sum.events);
 	return 0;
 }

@@ -74,7 +74,8 @@ static void on_signal(int number)
 	void *frames[32];
 
 	if (me)
-		fprintf(stderr, "torture: seed %llu, step %d, %s: signal %d\n", (unsigned long long)me->seed, me->step, me->op, number);
+		fprintf(stderr, "torture: seed %llu, step %d, %s: signal %d\n", (unsigned long long)me->seed, me->step,
+			me->op, number);
 	backtrace_symbols_fd(frames, backtrace(frames, 32), 2);
 	_exit(2);
 }
@@ -92,7 +93,8 @@ static bool one_in(uint32_t n) { return rnd(n) == 0; }
 /* A number that programs get wrong. */
 static uint32_t odd(void)
 {
-	static const uint32_t some[] = { 0, 1, 2, 3, 7, 8, 63, 64, 255, 256, 1023, 4096, 65535, 65536, 1 << 20, 1 << 24, 1u << 31, ~0u, ~0u - 1 };
+	static const uint32_t some[] = { 0, 1, 2, 3, 7, 8, 63, 64, 255, 256, 1023, 4096, 65535, 65536, 1 << 20, 1 << 24,
+		1u << 31, ~0u, ~0u - 1 };
 
 	return one_in(4) ? rnd(0x7fffffff) * 2u + rnd(2) : some[rnd(sizeof(some) / sizeof(some[0]))];
 }
@@ -137,7 +139,13 @@ static bool works(int got)
 }
 
 /* The object, or errno is one of the list. */
-#define MADE(call, ...) ({ errno = 0; __typeof__(call) _o = (call); may(_o ? 0 : errno ? errno : -1, (const int[]){ __VA_ARGS__, 0 }); _o; })
+#define MADE(call, ...)                                                                                                \
+	({                                                                                                             \
+		errno = 0;                                                                                             \
+		__typeof__(call) _o = (call);                                                                          \
+		may(_o ? 0 : errno ? errno : -1, (const int[]){ __VA_ARGS__, 0 });                                     \
+		_o;                                                                                                    \
+	})
 
 #define ADD(type, ...)                                                        \
 	({                                                                    \
@@ -217,7 +225,9 @@ static void alloc_parent(void)
 {
 	struct pd *p = ANY(pd);
 	struct td *t = one_in(2) ? ANY(td) : NULL;
-	struct ibv_parent_domain_init_attr a = { .pd = p ? p->o : NULL, .td = t ? t->o : NULL, .comp_mask = one_in(6) ? bits() : 0 };
+	struct ibv_parent_domain_init_attr a = {
+		.pd = p ? p->o : NULL, .td = t ? t->o : NULL, .comp_mask = one_in(6) ? bits() : 0
+	};
 	struct ibv_pd *o;
 
 	if (!ROOM(pd))
@@ -235,7 +245,9 @@ static void alloc_parent(void)
 
 static void open_xrcd(void)
 {
-	struct ibv_xrcd_init_attr a = { .comp_mask = one_in(6) ? bits() : 3, .fd = -1, .oflags = (one_in(2) ? O_CREAT : 0) | (one_in(4) ? O_EXCL : 0) };
+	struct ibv_xrcd_init_attr a = { .comp_mask = one_in(6) ? bits() : 3,
+		.fd = -1,
+		.oflags = (one_in(2) ? O_CREAT : 0) | (one_in(4) ? O_EXCL : 0) };
 	struct ibv_xrcd *o;
 	int fd = -1;
 
@@ -283,7 +295,9 @@ static void *address(void)
 static void reg_mr(void)
 {
 	struct pd *p = ANY(pd);
-	int access = one_in(6) ? (int)bits() : (int)rnd(1 << GOOD) | (one_in(4) ? 0 : 15) | (one_in(8) ? IBV_ACCESS_RELAXED_ORDERING : 0);
+	int access = one_in(6)
+		? (int)bits()
+		: (int)rnd(1 << GOOD) | (one_in(4) ? 0 : 15) | (one_in(8) ? IBV_ACCESS_RELAXED_ORDERING : 0);
 	uint8_t *addr = address();
 	size_t length = one_in(8) ? odd() : rnd(ARENA / 2);
 	struct ibv_mr *o;
@@ -297,7 +311,8 @@ static void reg_mr(void)
 		access &= IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
 	switch (rnd(4)) {
 	case 0:
-		o = MADE(ibv_reg_mr_iova(p->o, addr, length, (uint64_t)odd() << rnd(32), access), EINVAL, EFAULT, ENOMEM, EOPNOTSUPP);
+		o = MADE(ibv_reg_mr_iova(p->o, addr, length, (uint64_t)odd() << rnd(32), access), EINVAL, EFAULT, ENOMEM,
+			EOPNOTSUPP);
 		break;
 	case 1:
 		o = MADE(ibv_reg_dmabuf_mr(p->o, odd(), length, odd(), -1 - (int)rnd(9), access), EOPNOTSUPP, EINVAL, EBADF);
@@ -454,9 +469,14 @@ static void create_cq(void)
 	struct channel *c = one_in(2) ? ANY(channel) : NULL;
 	struct pd *p = one_in(4) ? ANY(pd) : NULL;
 	struct ibv_cq_init_attr_ex a = {
-		.cqe = about(100), .channel = c ? c->o : NULL, .cq_context = c, .comp_vector = one_in(10) ? odd() : 0,
-		.wc_flags = one_in(6) ? bits() : (IBV_WC_STANDARD_FLAGS | (one_in(3) ? 0x880 : 0)), .flags = one_in(4) ? bits() : rnd(2),
-		.comp_mask = one_in(8) ? bits() : rnd(2), .parent_domain = p ? p->o : NULL,
+		.cqe = about(100),
+		.channel = c ? c->o : NULL,
+		.cq_context = c,
+		.comp_vector = one_in(10) ? odd() : 0,
+		.wc_flags = one_in(6) ? bits() : (IBV_WC_STANDARD_FLAGS | (one_in(3) ? 0x880 : 0)),
+		.flags = one_in(4) ? bits() : rnd(2),
+		.comp_mask = one_in(8) ? bits() : rnd(2),
+		.parent_domain = p ? p->o : NULL,
 	};
 	struct ibv_cq_ex *ex = NULL;
 	struct ibv_cq *o;
@@ -477,7 +497,11 @@ static void create_cq(void)
 		return;
 	if (o->cqe < (int)a.cqe || o->channel != a.channel || o->cq_context != c)
 		die("a queue of %d for %u", o->cqe, a.cqe);
-	ADD(cq, { .o = o, .ex = ex, .channel = c, .single = (a.comp_mask & 1 && a.flags & 1) || (a.comp_mask & 2 && p && p->td) });
+	ADD(cq,
+		{ .o = o,
+			.ex = ex,
+			.channel = c,
+			.single = (a.comp_mask & 1 && a.flags & 1) || (a.comp_mask & 2 && p && p->td) });
 	if (c)
 		c->users++;
 }

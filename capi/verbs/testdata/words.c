@@ -1,4 +1,5 @@
-/* words LIBIBVERBS LIBRDMACM: what two libraries say of every number: words for statuses, and the arithmetic of rates. */
+/* words LIBIBVERBS LIBRDMACM: what two libraries say of every number: words for statuses, and the arithmetic of rates.
+ */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

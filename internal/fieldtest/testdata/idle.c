@@ -94,7 +94,8 @@ int main(void)
 	fflush(stdout);
 	while (getchar() != EOF)
 		;
-	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_ah(ah) && !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) && !ibv_close_device(ctx));
+	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_ah(ah) && !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) &&
+		!ibv_dealloc_pd(pd) && !ibv_close_device(ctx));
 	printf("done\n");
 	return 0;
 }

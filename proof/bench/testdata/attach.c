@@ -1,6 +1,6 @@
 /*
- * Opens a device, makes a queue pair, says how long that took, and then does nothing for as many milliseconds as it is told,
- * or until its standard input ends; at last it says how much CPU that nothing took. All in microseconds.
+ * Opens a device, makes a queue pair, says how long that took, and then does nothing for as many milliseconds as it is
+ * told, or until its standard input ends; at last it says how much CPU that nothing took. All in microseconds.
  */
 #include <poll.h>
 #include <stdio.h>

@@ -25,7 +25,8 @@ static uint64_t sent;
 
 static void fail(const char *what, int from, int size, long at, int got, int want)
 {
-	fprintf(stderr, "rank %d: %s of %d bytes from rank %d: byte %ld is %#x, want %#x\n", rank, what, size, from, at, got, want);
+	fprintf(stderr, "rank %d: %s of %d bytes from rank %d: byte %ld is %#x, want %#x\n", rank, what, size, from, at,
+		got, want);
 	MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
