@@ -537,7 +537,7 @@ func (r *reign) finish() {
 		r.step(min(limit, r.sim.Now()+slice))
 	}
 	for _, text := range append(r.machine.Neglected, r.machine.Early...) {
-		r.report(trafficName, nil, "%s", text)
+		r.report(progressName, nil, "%s", text)
 	}
 	for _, t := range r.talks {
 		switch {

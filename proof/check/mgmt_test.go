@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"softib/driver/machine"
 	"softib/fabric"
 	"softib/node/link"
 	"softib/proto/ib"
@@ -41,6 +42,9 @@ func TestManagement(t *testing.T) {
 		"turns": m.Turns, "managers that met their successor": m.Deposed,
 		"attacks": m.Attacks, "looks whether tenants are apart": m.ApartChecks,
 		"datagrams that a guarded port refused": r.Tally.Drops[link.Guarded],
+		machine.Switched.String():               r.Tally.Machine[machine.Switched],
+		machine.Stills.String():                 r.Tally.Machine[machine.Stills],
+		machine.Generations.String():            r.Tally.Machine[machine.Generations],
 	} {
 		if n == 0 {
 			t.Errorf("%s: none in %d seeds", what, r.Done)
