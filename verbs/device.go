@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -11,11 +12,28 @@ import (
 	"softib/proto/ib"
 )
 
-// Device is an adapter that a program can open. Package attach has the one of a host of a running fabric.
+// Device is an adapter that a program can open. Package attach has the one of a host of a running fabric. What else
+// it does, it does for this package.
 type Device interface {
 	// Name is the name of the host, such as h1.
 	Name() string
-	engine
+	// Close ends the program's part of the adapter, and everything that was made on it.
+	Close() error
+}
+
+// driven is a Device that keeps from programs what it does for this package: its driver is an engine.
+type driven interface{ Driver() any }
+
+// engineOf finds what a device does for this package.
+func engineOf(d Device) engine {
+	var e any = d
+	if d, ok := e.(driven); ok {
+		e = d.Driver()
+	}
+	if e, ok := e.(engine); ok {
+		return e
+	}
+	panic(fmt.Sprintf("verbs: %T is no device of a driver: want what attach.Open returns", d))
 }
 
 // engine is what drivers do for this package: they own the adapter's engine, and give it out for one call at a time.
@@ -45,7 +63,8 @@ type engine interface {
 
 // Context is an opened device: ibv_context. Everything else is made from it.
 type Context struct {
-	dev Device
+	device Device
+	dev    engine
 	// What was made and not closed, by the engine's object. The device's lock guards both.
 	made uint64
 	open map[any]opened
@@ -59,10 +78,10 @@ type opened struct {
 type closer interface{ Close() error }
 
 // Open opens a device. A device may be opened several times; each Context has its own objects.
-func Open(d Device) *Context { return &Context{dev: d, open: map[any]opened{}} }
+func Open(d Device) *Context { return &Context{device: d, dev: engineOf(d), open: map[any]opened{}} }
 
 // Device is what the context was opened on.
-func (c *Context) Device() Device { return c.dev }
+func (c *Context) Device() Device { return c.device }
 
 // add notes what was made. The device's lock is held.
 func add[T closer](c *Context, engineObject any, object T) T {

@@ -146,7 +146,7 @@ func TestOneSided(t *testing.T) {
 
 // taker counts how often a device was told to take in what has come.
 type taker struct {
-	verbs.Device
+	*live.Device
 	n    int
 	last bool
 }

@@ -34,7 +34,7 @@ func write(t testing.TB, a, b *end, n, size int) {
 		if wc := waitOne(t, a); wc.Status != verbs.WCSuccess {
 			t.Fatalf("write %d: %+v", i, wc)
 		}
-		h := b.ctx.Device()
+		h := b.ctx.Device().(*Device)
 		h.Enter() // nobody writes there meanwhile
 		same := bytes.Equal(src, b.mr.Bytes()[:size])
 		h.LeaveQuiet()
@@ -46,7 +46,7 @@ func write(t testing.TB, a, b *end, n, size int) {
 
 // stats is what the engine of an end has counted.
 func (e *end) stats() hca.Stats {
-	d := e.ctx.Device()
+	d := e.ctx.Device().(*Device)
 	defer d.LeaveQuiet()
 	return d.Enter().Stats
 }

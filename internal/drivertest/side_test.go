@@ -280,7 +280,7 @@ func program(socket, host string, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal(<-lines, &is); err != nil {
 		return err
 	}
-	s, err := newSide(d, is)
+	s, err := newSide(d.Driver().(adapter), is)
 	if err != nil {
 		return err
 	}

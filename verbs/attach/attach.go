@@ -70,7 +70,7 @@ const attachPatience = 10 * time.Second
 
 // Device is a process's part of a host's adapter. Programs give it to verbs.Open, and use what that returns.
 type Device struct {
-	*driver
+	member  *endpoint.Member
 	conn    *proto.Conn
 	page    *endpoint.Page
 	welcome proto.Welcome
@@ -89,8 +89,34 @@ type Device struct {
 	once sync.Once
 }
 
-// driver is what the device does for package verbs.
-type driver = endpoint.Member
+// inside is what the device does for package verbs and for drop-in libraries, and keeps from programs.
+type inside struct {
+	*endpoint.Member
+	d *Device
+}
+
+// Adapter is what the device is, as management has it.
+func (i inside) Adapter() proto.Adapter { return i.d.welcome.Adapter }
+
+// NumPorts counts the ports.
+func (i inside) NumPorts() int { return len(i.d.welcome.Ports) }
+
+// PortInfo is what management says of a port.
+func (i inside) PortInfo(n ib.PortNum) (proto.Port, bool) {
+	i.d.mu.Lock()
+	defer i.d.mu.Unlock()
+	p, ok := i.d.ports[n]
+	return p, ok
+}
+
+// Close closes the device.
+func (i inside) Close() error { return i.d.Close() }
+
+// Driver is what drives the device, for package verbs. Programs have no use for it.
+func (d *Device) Driver() any { return inside{d.member, d} }
+
+// Name is the name of the host, such as h1.
+func (d *Device) Name() string { return d.member.Name() }
 
 // Open attaches this process to a host of a running fabric.
 func Open(o Options) (*Device, error) {
@@ -153,30 +179,16 @@ func (d *Device) greet(host string) error {
 	d.page = share.Page
 	cfg := hca.Config{NodeGUID: w.Adapter.NodeGUID, Ports: len(w.Ports), PortGUID: w.Adapter.PortGUIDs,
 		Limits: w.Adapter.Limits, KeySeed: uint8(w.Block), Reorder: w.Adapter.Reorder}
-	if d.driver, err = endpoint.NewMember(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block,
+	if d.member, err = endpoint.NewMember(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block,
 		Router: (*router)(d)}, share); err != nil {
 		return err
 	}
 	for _, p := range w.Ports {
 		d.ports[p.Num] = p
-		d.SetPort(p.Num, p.HCA)
+		d.member.SetPort(p.Num, p.HCA)
 	}
-	d.ForgetEvents() // the ports' first states are no news
+	d.member.ForgetEvents() // the ports' first states are no news
 	return nil
-}
-
-// Adapter is what the device is, as management has it. It is for the drop-in library; programs ask verbs.Context.
-func (d *Device) Adapter() proto.Adapter { return d.welcome.Adapter }
-
-// NumPorts counts the ports. It is for the drop-in library, as PortInfo is.
-func (d *Device) NumPorts() int { return len(d.welcome.Ports) }
-
-// PortInfo is what management says of a port.
-func (d *Device) PortInfo(n ib.PortNum) (proto.Port, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p, ok := d.ports[n]
-	return p, ok
 }
 
 // listen hears the daemon until the conversation ends.
@@ -196,7 +208,7 @@ func (d *Device) listen() {
 	closing := d.down
 	d.mu.Unlock()
 	if !closing {
-		d.Fail()
+		d.member.Fail()
 	}
 }
 
@@ -223,18 +235,18 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 			fds = nil
 		}
 	case m.Pipes != 0:
-		d.Pipes(m.Pipes, fds)
+		d.member.Pipes(m.Pipes, fds)
 		fds = nil // which are the ring's now
 	case m.Gone != 0:
-		d.Gone(m.Gone)
+		d.member.Gone(m.Gone)
 	case m.Port != nil:
 		d.mu.Lock()
 		d.ports[m.Port.Num] = *m.Port
 		d.mu.Unlock()
 		heard := &proto.Heard{Num: m.Port.Num, Change: m.Port.Change}
-		d.PortChanged(m.Port.Num, m.Port.HCA, func() { _ = d.conn.Send(&proto.Message{Heard: heard}) })
+		d.member.PortChanged(m.Port.Num, m.Port.HCA, func() { _ = d.conn.Send(&proto.Message{Heard: heard}) })
 	case m.Rejoin != 0:
-		d.Rejoin(m.Rejoin)
+		d.member.Rejoin(m.Rejoin)
 	}
 }
 
@@ -252,8 +264,8 @@ func (d *Device) takeRing(m *proto.Message, fds []int) {
 	free := func() { d.rings.Unmap(ring) }
 	if o := m.Outgoing; o != nil {
 		if r, err := endpoint.NewOut(ring, page, o.PID); err == nil {
-			r.OnWish(func() { d.Later(func() { _ = d.conn.Send(&proto.Message{Pipes: o.ID}) }) })
-			d.Outgoing(o.ID, r, free)
+			r.OnWish(func() { d.member.Later(func() { _ = d.conn.Send(&proto.Message{Pipes: o.ID}) }) })
+			d.member.Outgoing(o.ID, r, free)
 		}
 	} else if r, err := endpoint.NewIn(ring, page, m.Incoming.PID, m.Incoming.Port); err == nil {
 		if len(fds) == 3 { // another user's
@@ -264,7 +276,7 @@ func (d *Device) takeRing(m *proto.Message, fds []int) {
 			}
 			r.Check(origin)
 		}
-		d.Incoming(m.Incoming.ID, r, free)
+		d.member.Incoming(m.Incoming.ID, r, free)
 	}
 }
 
@@ -319,13 +331,13 @@ func (r *router) Route(k endpoint.Key) (*endpoint.Route, error) {
 	if err != nil || m.Answer == nil {
 		return nil, cmp.Or(err, proto.ErrMessage)
 	}
-	return d.Way(k, m.Answer.Slot, m.Answer.Gen, m.Answer.Rings)
+	return d.member.Way(k, m.Answer.Slot, m.Answer.Gen, m.Answer.Rings)
 }
 
 // Violated tells the daemon of a packet with a wrong key, as soon as that is possible.
 func (r *router) Violated(v agent.Notice) {
 	d := (*Device)(r)
-	d.Later(func() { _ = d.conn.Send(&proto.Message{Violation: &v}) })
+	d.member.Later(func() { _ = d.conn.Send(&proto.Message{Violation: &v}) })
 }
 
 // Close detaches: everything that was made on the device goes, memberships in multicast groups too. Calls that still
@@ -335,13 +347,16 @@ func (d *Device) Close() error {
 		d.mu.Lock()
 		d.down = true
 		d.mu.Unlock()
-		_ = d.driver.Close()
+		_ = d.member.Close()
 		d.conn.Close()
 		<-d.gone
 		d.closeLines()
 	})
 	return nil
 }
+
+// Failed reports whether the device has failed: its fabric is gone.
+func (d *Device) Failed() bool { return d.member.Failed() }
 
 // settleIn suits Go's runtime to a process that attaches. The heap of a library is small, and its program's memory is
 // none of its business. The attendant sleeps in the kernel; without a processor of Go's to spare, Go's monitor takes

@@ -29,7 +29,7 @@ func (d *Device) takeLine(m *proto.Line, fds []int) (kept bool) {
 			return false
 		}
 		set := line.New(fds[0], func(id uint32) {
-			d.Later(func() { _ = d.conn.Send(&proto.Message{Dead: id}) })
+			d.member.Later(func() { _ = d.conn.Send(&proto.Message{Dead: id}) })
 		})
 		w.Watch(set.FD())
 		d.mu.Lock()
@@ -46,23 +46,23 @@ func (d *Device) takeLine(m *proto.Line, fds []int) (kept bool) {
 	open := func(now ib.Time) (endpoint.Line, error) {
 		if !x.plugged {
 			x.plugged = true
-			d.SetLines(x, x.watcher)
+			d.member.SetLines(x, x.watcher)
 		}
 		var err error
 		l, err = x.Add(now, cfg)
 		return l, err
 	}
 	free := func() {
-		d.Do(func(now ib.Time) {
+		d.member.Do(func(now ib.Time) {
 			if l != nil {
 				x.End(now, l)
 			}
 		})
 	}
 	if m.Sends {
-		d.OutgoingLine(m.ID, open, free)
+		d.member.OutgoingLine(m.ID, open, free)
 	} else {
-		d.IncomingLine(m.ID, func(now ib.Time) { _, _ = open(now) }, free)
+		d.member.IncomingLine(m.ID, func(now ib.Time) { _, _ = open(now) }, free)
 	}
 	return kept
 }
@@ -98,10 +98,10 @@ func (d *Device) closeLines() {
 	if x == nil {
 		return
 	}
-	d.Settle()
+	d.member.Settle()
 	if x.plugged {
 		x.watcher.End()
 	}
 	x.watcher.Close()
-	d.Do(func(ib.Time) { x.Close() })
+	d.member.Do(func(ib.Time) { x.Close() })
 }

@@ -28,7 +28,7 @@ type deviceKey struct{ socket, host string }
 
 // shared is a device and how many contexts are open on it.
 type shared struct {
-	openedDevice
+	device
 	key      deviceKey
 	contexts int
 }
@@ -48,7 +48,7 @@ func softib_open(a *C.struct_softib_open_args) int32 {
 			}
 			return enodev
 		}
-		d = &shared{openedDevice: dev, key: key}
+		d = &shared{device: dev, key: key}
 		if opened.all == nil {
 			opened.all = map[deviceKey]*shared{}
 		}
@@ -56,7 +56,7 @@ func softib_open(a *C.struct_softib_open_args) int32 {
 		dev.NotifyEvents(func(e hca.Event) { deliver(d, e) })
 		dev.Stage(postStaged, postSends)
 	}
-	c := &contextObj{dev: d.openedDevice, shared: d, events: &pipe{fd: int(a.async_fd)}}
+	c := &contextObj{dev: d.device, shared: d, events: &pipe{fd: int(a.async_fd)}}
 	c.handle = table.contexts.put(c)
 	if c.handle == 0 {
 		c.events.end()
@@ -78,18 +78,16 @@ func (d *shared) leave() {
 	}
 }
 
-// openedDevice is what both kinds are.
-type openedDevice interface {
-	device
-	Close() error
-}
-
 // open attaches to a fabric, or takes part in what holds an interface of this machine, whose socket has roce: in front.
-func open(socket, host string) (openedDevice, error) {
+func open(socket, host string) (device, error) {
 	if path, isEthernet := strings.CutPrefix(socket, "roce:"); isEthernet {
 		return roce.Dial(path, host, func(line string) { fmt.Fprintf(os.Stderr, "softib: %s: %s\n", host, line) })
 	}
-	return attach.Open(attach.Options{Socket: socket, Host: host})
+	d, err := attach.Open(attach.Options{Socket: socket, Host: host})
+	if err != nil {
+		return nil, err
+	}
+	return d.Driver().(device), nil
 }
 
 // setText fills a C array with a string that ends in 0.

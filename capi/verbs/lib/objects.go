@@ -18,6 +18,13 @@ import (
 // device is what an opened device must be able to do.
 type device interface {
 	verbs.Device
+	// Enter gives exclusive use of the engine until Leave, or LeaveQuiet where nothing was put under way; TakeIn takes
+	// in what has come first.
+	Enter() *hca.HCA
+	Leave()
+	LeaveQuiet()
+	TakeIn(last bool)
+	Poll(cq *hca.CQ, out []hca.WC) int
 	// NotifyCQ has f called when cq, which was armed, raises its event. f must not block or call back.
 	NotifyCQ(cq *hca.CQ, f func())
 	// NotifyEvents has f called for each asynchronous event, likewise.
@@ -46,7 +53,6 @@ type device interface {
 	Now() ib.Time
 	// Hint is a struct softib_hint, outside Go's memory.
 	Hint() unsafe.Pointer
-	Close() error
 }
 
 // The objects that C holds by handle. Their fields are set when they are made, but for what says otherwise.

@@ -59,13 +59,13 @@ func TestAheadOfChange(t *testing.T) {
 			return qb.Modify(verbs.QPAttr{Access: verbs.AccessLocalWrite}, verbs.MaskAccess)
 		},
 		"port": func(b *side, qb *verbs.QP) error {
-			p, _ := b.dev.PortInfo(1)
+			p, _ := b.driver().PortInfo(1)
 			down := p.HCA
 			down.LID = 0
-			b.dev.SetPort(1, down)
+			b.driver().SetPort(1, down)
 			var wc [1]verbs.WC
 			b.cq.Poll(wc[:]) // takes in what is there
-			b.dev.SetPort(1, p.HCA)
+			b.driver().SetPort(1, p.HCA)
 			return nil
 		},
 	}

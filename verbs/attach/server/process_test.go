@@ -9,10 +9,12 @@ import (
 
 	"softib/driver/live"
 	"softib/internal/race"
+	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/verbs"
 	"softib/verbs/attach"
+	"softib/verbs/attach/proto"
 )
 
 // patient is for connections on which nothing is lost: a process that has no turn for seconds makes nobody send again
@@ -41,6 +43,16 @@ func newSide(t testing.TB, socket, host string) *side {
 	s := sideOn(t, dev)
 	s.dev = dev
 	return s
+}
+
+// driver is what the device keeps from programs.
+func (s *side) driver() driver { return s.dev.Driver().(driver) }
+
+type driver interface {
+	Enter() *hca.HCA
+	Leave()
+	PortInfo(ib.PortNum) (proto.Port, bool)
+	SetPort(ib.PortNum, hca.Port)
 }
 
 // sideOn is a side on any device.

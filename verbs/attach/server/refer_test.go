@@ -30,7 +30,7 @@ func TestDeregisteredUnderWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			clear(b.mr.Bytes())
-			b.dev.Enter() // it takes nothing in meanwhile
+			b.driver().Enter() // it takes nothing in meanwhile
 			err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
 				SGList: a.mr.SGEs(0, 100000)})
 			if err == nil {
@@ -39,7 +39,7 @@ func TestDeregisteredUnderWay(t *testing.T) {
 			for i := range a.mr.Bytes() {
 				a.mr.Bytes()[i] = 0xEE
 			}
-			b.dev.Leave()
+			b.driver().Leave()
 			if err != nil {
 				t.Fatal(err)
 			}
