@@ -349,10 +349,11 @@ func (e *Engine) sendFC(at uint32, p *link.Port) {
 // send puts a packet on the cable and gives back the buffer that it leaves.
 func (e *Engine) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time) {
 	slow := p.Site.Flags&endSlow != 0
-	if p.Site.Flags&endInstant != 0 {
-		dur = e.rateTime(at, f.Bytes)
-		slow = dur > 0
-		p.Occupy(start + dur)
+	if p.Site.Flags&(endInstant|endFaulty) != 0 {
+		if d := e.rateTime(at, f.Bytes); d > dur || p.Site.Flags&endInstant != 0 {
+			dur, slow = d, d > 0
+			p.Occupy(start + dur)
+		}
 	}
 	if p.Site.Host < 0 || p.Site.Flags&endRouter != 0 {
 		e.leave(p, f, slow, start+dur)

@@ -28,7 +28,8 @@ type Faults struct {
 	MgmtOnly, SpareFC bool
 	// Lag is how much longer everything takes, flow control too.
 	Lag ib.Time
-	// Rate is how many bits leave in a second where cables are Instant; 0 is any number.
+	// Rate is how many bits leave in a second at most; 0 is what the link's rate says, or any number where cables are
+	// Instant.
 	Rate int64
 }
 
@@ -164,7 +165,7 @@ func (e *Engine) HarmAt(at uint32) Harm {
 	return Harm{}
 }
 
-// rateTime is how long so many bytes take to leave a port whose cable is Instant. It keeps out of the way of others.
+// rateTime is how long so many bytes take to leave a port whose cable is a slow one. It keeps out of the way of others.
 //
 //go:noinline
 func (e *Engine) rateTime(at uint32, bytes uint16) ib.Time {
