@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"slices"
+
 	"softib/driver/endpoint"
 	"softib/fabric"
 	"softib/node/link"
@@ -17,8 +19,8 @@ type sent struct{ pkts, words uint64 }
 
 // cut is a way that does not lead from ring to ring for now.
 type cut struct {
-	p    *process
-	slot int
+	p   *process
+	key endpoint.Key
 }
 
 // Counters reads a port's counters; what went from ring to ring is in them.
@@ -50,25 +52,50 @@ func (m *Machine) SetFault(ref topo.PortRef, f fabric.Faults) {
 // reroute has ways that lead over cables that are out, or bad, lead through them.
 func (m *Machine) reroute() {
 	for _, p := range m.procs {
-		for slot, k := range p.keys {
-			if p.direct[k] && !m.isWhole(p, k) {
-				m.cuts = append(m.cuts, cut{p, slot})
+		for _, k := range p.everyKey() {
+			if direct, known := p.direct[k]; (direct || !known) && !m.isWhole(p, k) {
+				m.cuts = append(m.cuts, cut{p, k})
 				p.direct[k] = false
-				p.renew(slot)
+				p.askAgain(k)
 			}
 		}
 	}
 	m.restore()
 }
 
+// everyKey is all keys by which the process may ask for a way to another, now or later.
+func (p *process) everyKey() (list []endpoint.Key) {
+	for n := 1; n < len(p.m.HostNode(p.host).Ports); n++ {
+		for _, q := range p.m.procs {
+			for k := 1; q != p && k < len(p.m.HostNode(q.host).Ports); k++ {
+				at := q.ep.Engine().Port(ib.PortNum(k))
+				for _, key := range p.ep.Engine().Port(ib.PortNum(n)).PKeys {
+					for i := range 16 << at.LMC {
+						list = append(list, endpoint.Key{Port: ib.PortNum(n), DLID: at.LID + ib.LID(i>>4),
+							SL: ib.SL(i & 15), PKey: key, Block: block})
+					}
+				}
+			}
+		}
+	}
+	return list
+}
+
+// askAgain ends a way, if there is one.
+func (p *process) askAgain(k endpoint.Key) {
+	if slot := slices.Index(p.keys, k); slot >= 0 {
+		p.m.settle(p, slot)
+		p.renew(slot)
+	}
+}
+
 // restore makes ways direct again where they can be.
 func (m *Machine) restore() {
 	left := m.cuts[:0]
 	for _, c := range m.cuts {
-		if k := c.p.keys[c.slot]; m.isWhole(c.p, k) {
-			m.settle(c.p, c.slot)
-			delete(c.p.direct, k)
-			c.p.renew(c.slot)
+		if m.isWhole(c.p, c.key) {
+			c.p.askAgain(c.key)
+			delete(c.p.direct, c.key)
 		} else {
 			left = append(left, c)
 		}
