@@ -441,3 +441,18 @@ func (p *player) settle() {
 		}
 	}
 }
+
+// TestRate: a cable with a rate carries that much and, in virtual time, where nobody lacks a processor, not less by a
+// tenth.
+func TestRate(t *testing.T) {
+	const rate, size, n = 5e6, 3200, 10
+	w := newVirtual(t, setup{}, false)
+	p := &player{T: t, world: w, graph: w.(*virtual).m.Graph()}
+	p.step(0, cableDoes(fabric.Faults{Rate: rate}))
+	began := w.now()
+	p.step(1, step{Op: hca.WRRDMAWrite, Bytes: size}.times(n))
+	words := p.seen.Counters[p.graph.PortName(host(p.graph, receiver))][ib.PortRcvData]
+	if got := float64(words) * 32 / (w.now() - began).Seconds(); got < 0.9*rate || got > 1.05*rate {
+		t.Errorf("%.2f Mb/s over a cable of %.2f Mb/s", got/1e6, rate/1e6)
+	}
+}

@@ -198,22 +198,14 @@ func TestRate(t *testing.T) {
 	slow := way.Hops[len(way.Hops)-1]
 	const rate, size, n = 100e6, 16384, 150
 	setFault(t, f, slow.Out, live.Fault{Rate: rate})
-	before := f.Counters(way.Hops[0].Out)
-	best := 0.0
-	// Another program may have had the core that was needed here.
-	for try, deadline := 0, time.Now().Add(time.Minute); try < 5 || best < 0.8*rate && !race.Enabled &&
-		time.Now().Before(deadline); try++ {
-		words := f.Counters(slow.Out)[ib.PortXmitData]
-		start := time.Now()
-		stream(t, a, b, qa, qb, n, size, nil)
-		best = max(best, float64(f.Counters(slow.Out)[ib.PortXmitData]-words)*32/time.Since(start).Seconds())
-		if best > 0.85*rate {
-			break
-		}
-	}
-	t.Logf("%.0f Mb/s over a cable of %.0f Mb/s", best/1e6, rate/1e6)
-	if best > 1.05*rate || best < 0.8*rate && !race.Enabled {
-		t.Errorf("%.0f Mb/s over a cable of %.0f Mb/s", best/1e6, rate/1e6)
+	before, words := f.Counters(way.Hops[0].Out), f.Counters(slow.Out)[ib.PortXmitData]
+	start := time.Now()
+	stream(t, a, b, qa, qb, n, size, nil)
+	took := time.Since(start)
+	got := float64(f.Counters(slow.Out)[ib.PortXmitData]-words) * 32 / took.Seconds()
+	t.Logf("%.0f Mb/s over a cable of %.0f Mb/s", got/1e6, rate/1e6)
+	if got > 1.05*rate { // how much it is at least is for virtual time: drivertest.TestRate
+		t.Errorf("%.0f Mb/s over a cable of %.0f Mb/s", got/1e6, rate/1e6)
 	}
 	if waited := f.Counters(way.Hops[0].Out)[ib.PortXmitWait] - before[ib.PortXmitWait]; waited == 0 {
 		t.Errorf("the first port of the way never waited for credit")
