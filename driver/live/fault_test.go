@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"softib/internal/cputime"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -319,25 +319,8 @@ func TestIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitOne(t, a)
-	cpu := func() time.Duration {
-		var r syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-			t.Fatal(err)
-		}
-		return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-	}
-	time.Sleep(300 * time.Millisecond) // the last timers run out
-	for try := 0; ; try++ {
-		before := cpu()
-		time.Sleep(time.Second)
-		used := cpu() - before
-		if used <= 50*time.Millisecond {
-			return
-		}
-		// what ran before may still have something to clear away
-		if t.Logf("32 idle hosts used %v of CPU in a second", used); try == 10 {
-			t.Fatal("32 idle hosts use CPU")
-		}
+	if used := cputime.AtRest(t, time.Second); used > 50*time.Millisecond {
+		t.Errorf("32 idle hosts use %v of a processor's time in a second", used)
 	}
 }
 

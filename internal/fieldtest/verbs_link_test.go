@@ -36,11 +36,11 @@ func TestLinkDownOnlyWay(t *testing.T) {
 		out := c.fails()
 		took := time.Since(cut)
 		wants(t, out, "Completion with error at client", "Failed status 12:") // IBV_WC_RETRY_EXC_ERR
-		// The first wait may have begun before the cut, if the server had no turn. Each may be up to four times as
-		// long; and a busy machine is late.
+		// The first wait may have begun before the cut, if the server had no turn. How much later it gives up is the
+		// machine's matter.
 		wait := ackTimeout(timeout)
-		if took < perftestRetries*wait || took > 4*(perftestRetries+1)*wait+30*time.Second {
-			t.Errorf("-u %d: failed after %v, want after %v", timeout, took, (perftestRetries+1)*wait)
+		if took < perftestRetries*wait {
+			t.Errorf("-u %d: failed after %v, want %v at least", timeout, took, perftestRetries*wait)
 		}
 		t.Logf("-u %d: failed after %v, %d times %v", timeout, took, perftestRetries+1, wait)
 		s.kill() // it waits for somebody who is gone

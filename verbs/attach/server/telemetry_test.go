@@ -8,11 +8,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"softib/driver/live"
+	"softib/internal/cputime"
 	"softib/internal/race"
 	"softib/internal/release"
 	"softib/node/hca"
@@ -451,22 +451,7 @@ func TestIdleProgramsCostNothing(t *testing.T) {
 	for _, h := range f.Hosts() {
 		open(t, socket, h.Name())
 	}
-	// What ran before may still have something to clear away.
-	eventually(t, "2.5 s take 50 ms of processor time at most", func() bool {
-		before := cpuTime(t)
-		<-time.After(2500 * time.Millisecond)
-		used := cpuTime(t) - before
-		t.Logf("%v of processor time in 2.5 s", used)
-		return used <= 50*time.Millisecond
-	})
-}
-
-// cpuTime is what this process has used.
-func cpuTime(t testing.TB) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
+	if used := cputime.AtRest(t, time.Second); used > 20*time.Millisecond {
+		t.Errorf("8 idle programs and their fabric use %v of a processor's time in a second", used)
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
