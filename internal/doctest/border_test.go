@@ -51,8 +51,8 @@ func TestBorderFinds(t *testing.T) {
 	b := border{pkg: pkg}
 	b.object("Device", pkg.Scope().Lookup("Device"))
 	all := strings.Join(b.found, "\n")
-	for _, want := range []string{"Device.Enter shows softib/node/hca.HCA", "Device.Member shows softib/driver/endpoint",
-		"Device.Poll comes from softib/driver/endpoint"} {
+	for _, want := range []string{"Device.Enter shows softib/node/hca.HCA",
+		"Device.Member shows softib/driver/endpoint", "Device.Poll comes from softib/driver/endpoint"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not found in:\n%s", want, all)
 		}
