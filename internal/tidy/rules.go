@@ -102,6 +102,9 @@ const callsOut = "// tidy: calls out, "
 // stands on the line of the wait or of its constant, or the one above.
 const notPatience = "// tidy: not patience, "
 
+// wallClock is the comment that vouches, with a reason, for a test that judges by the clock on the wall.
+const wallClock = "// tidy: wall clock, "
+
 // waitMin is how long a wait is that has to be about something else than this machine. waitRooms are rooms whose
 // programs measure, and say themselves how long they wait.
 const waitMin = 5 * time.Second

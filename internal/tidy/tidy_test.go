@@ -18,6 +18,7 @@ var rules = []struct {
 	{"map order", CheckMapOrder},
 	{"callbacks", CheckCallbacks},
 	{"waits", CheckWaits},
+	{"judging", CheckJudging},
 	{"doc", CheckDoc},
 	{"names", CheckNames},
 	{"length", CheckLength},
