@@ -90,15 +90,15 @@ func (m *Module) declares(file, function string) bool {
 		return defined.Match(m.Texts[file])
 	}
 	for _, d := range f.Syntax.Decls {
-		if d, ok := d.(*ast.FuncDecl); ok && nameOf(d) == function {
+		if d, ok := d.(*ast.FuncDecl); ok && funcName(d) == function {
 			return true
 		}
 	}
 	return false
 }
 
-// nameOf is a function's name, of a method with its type.
-func nameOf(d *ast.FuncDecl) string {
+// funcName is a function's name, of a method with its type.
+func funcName(d *ast.FuncDecl) string {
 	if d.Recv == nil || len(d.Recv.List) == 0 {
 		return d.Name.Name
 	}
