@@ -29,9 +29,9 @@ func (t *readyList) take() []hca.WC {
 	return got
 }
 
-// TestTap: completions come to where the tap moves them, in order and each once, whichever call brought them; those
+// TestReadyList: completions come to where they are moved, in order and each once, whichever call brought them; those
 // without room come with a later one.
-func TestTap(t *testing.T) {
+func TestReadyList(t *testing.T) {
 	x, y := twins(t, func() *Ledger { return nil })
 	sent, heard := &readyList{cq: x.cq, room: 3}, &readyList{cq: y.cq, room: 2}
 	x.UseReadyList(x.cq, sent.move, sent.outside)
@@ -70,12 +70,12 @@ func TestTap(t *testing.T) {
 	x.send(t, 8)
 	var wc [4]hca.WC
 	if got := y.Poll(y.cq, wc[:]); got != 1 || len(heard.got) != 0 {
-		t.Errorf("%d completions, %d by the tap", got, len(heard.got))
+		t.Errorf("%d completions, %d by the list", got, len(heard.got))
 	}
 }
 
-// TestTapOtherQueue: a completion that another queue's poll brings is moved too, without a call for its own.
-func TestTapOtherQueue(t *testing.T) {
+// TestReadyListOtherQueue: a completion that another queue's poll brings is moved too, without a call for its own.
+func TestReadyListOtherQueue(t *testing.T) {
 	x, y := twins(t, func() *Ledger { return nil })
 	heard := &readyList{cq: y.cq, room: 8}
 	y.UseReadyList(y.cq, heard.move, heard.outside)
@@ -89,7 +89,7 @@ func TestTapOtherQueue(t *testing.T) {
 	x.send(t, 8)
 	var wc [4]hca.WC
 	if n := y.Poll(other, wc[:]); n != 0 || len(heard.got) != 1 {
-		t.Errorf("%d in the other queue, %d by the tap", n, len(heard.got))
+		t.Errorf("%d in the other queue, %d by the list", n, len(heard.got))
 	}
 }
 

@@ -158,7 +158,7 @@ func (e *Endpoint) rousePrograms() {
 	}
 }
 
-// waiter is where a completion queue's event goes, and its completions if it is tapped.
+// waiter is where a completion queue's event goes, and its completions if it has a ready list.
 type waiter struct {
 	c    chan struct{}
 	f    func()

@@ -15,7 +15,7 @@ func (p *process) inLibrary() bool { return p.host%2 == 0 }
 // wakes is the kernel's wake-up of the program's thread or the attendant.
 func (p *process) wakes(program, attendant bool) (any bool) {
 	if program && p.asleep {
-		if p.habit == Taps {
+		if p.habit == Fetches {
 			p.lookLater(p.m.around(wakeTime))
 		} else {
 			p.awaitLater(p.m.around(wakeTime))
@@ -39,7 +39,7 @@ func (p *process) lie() {
 	p.asleep = true
 	p.m.count[Naps]++
 	all, naps := p.ep.Sleepers()
-	if *all = 1; p.habit == Taps {
+	if *all = 1; p.habit == Fetches {
 		*naps = 1
 	}
 }
@@ -52,12 +52,12 @@ func (p *process) rise() {
 
 // naps lets a program that polls in vain sleep at times, and reports whether it does.
 func (p *process) naps() bool {
-	if p.habit != Taps || p.empties%napEvery != napEvery-1 || !p.m.troubled() {
+	if p.habit != Fetches || p.empties%napEvery != napEvery-1 || !p.m.troubled() {
 		return false
 	}
 	bell := uint32(0)
 	p.step(func() { bell = p.ep.Nap() })
-	for _, t := range p.taps {
+	for _, t := range p.lists {
 		if len(t.list) > 0 {
 			return false
 		}

@@ -39,15 +39,15 @@ type Habit uint8
 
 // Habits.
 const (
-	Polls  Habit = iota // tightly, and less and less tightly while nothing comes
-	Rarely              // now and then, and never asks to be woken
-	Sleeps              // arms its queues, looks once more and sleeps
-	Spins               // looks for a while before it sleeps
-	Taps                // tightly, where C code looks: completions are moved there
+	Polls   Habit = iota // tightly, and less and less tightly while nothing comes
+	Rarely               // now and then, and never asks to be woken
+	Sleeps               // arms its queues, looks once more and sleeps
+	Spins                // looks for a while before it sleeps
+	Fetches              // tightly, where C code looks: completions are moved there
 	NumHabit
 )
 
-var habitNames = [NumHabit]string{"polls", "rarely", "sleeps", "spins", "taps"}
+var habitNames = [NumHabit]string{"polls", "rarely", "sleeps", "spins", "fetches"}
 
 func (h Habit) String() string { return habitNames[h] }
 
@@ -59,7 +59,7 @@ const (
 	rareTime = 60 * ib.Microsecond // between the looks of one who looks rarely
 	slowest  = 2 * ib.Millisecond  // the longest time between two looks
 	spinning = 60                  // looks before one who spins sleeps
-	napEvery = 16                  // looks in vain before one who taps sleeps
+	napEvery = 16                  // looks in vain before one who fetches sleeps
 )
 
 // Timers of the machine among the simulation's: the kind, the host, and for a way its slot.

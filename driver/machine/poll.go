@@ -7,22 +7,22 @@ import (
 	"softib/node/hca"
 )
 
-// tap is where C code would find a queue's completions.
-type tap struct {
+// readyList is where C code would find a queue's completions.
+type readyList struct {
 	cq   *hca.CQ
 	list []hca.WC
 }
 
-// tapRoom is how many completions fit there.
-const tapRoom = 8
+// listRoom is how many completions fit there.
+const listRoom = 8
 
-func (t *tap) move() {
-	var wcs [tapRoom]hca.WC
-	n := t.cq.Poll(wcs[:tapRoom-len(t.list)])
+func (t *readyList) move() {
+	var wcs [listRoom]hca.WC
+	n := t.cq.Poll(wcs[:listRoom-len(t.list)])
 	t.list = append(t.list, wcs[:n]...)
 }
 
-func (t *tap) outside() int { return len(t.list) }
+func (t *readyList) outside() int { return len(t.list) }
 
 // Poll moves completions of a queue of a host's program to out, as the program does it.
 func (m *Machine) Poll(host int, cq *hca.CQ, out []hca.WC) int {
@@ -32,7 +32,7 @@ func (m *Machine) Poll(host int, cq *hca.CQ, out []hca.WC) int {
 	}
 	n := 0
 	p.step(func() {
-		if p.habit == Taps {
+		if p.habit == Fetches {
 			n = p.reap(cq, out)
 		} else {
 			n = p.ep.Poll(cq, out)
@@ -47,12 +47,12 @@ func (m *Machine) Poll(host int, cq *hca.CQ, out []hca.WC) int {
 	return n
 }
 
-// reap is Poll for a tapped queue: what is there, else what a call brings.
+// reap is Poll for a queue with a ready list: what is there, else what a call brings.
 func (p *process) reap(cq *hca.CQ, out []hca.WC) int {
-	t := p.taps[cq]
+	t := p.lists[cq]
 	if t == nil {
-		t = &tap{cq: cq}
-		p.taps[cq] = t
+		t = &readyList{cq: cq}
+		p.lists[cq] = t
 		p.ep.UseReadyList(cq, t.move, t.outside)
 	}
 	if len(t.list) == 0 || len(p.staged) > 0 {

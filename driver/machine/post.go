@@ -21,7 +21,7 @@ type staged struct {
 // to a queue that has others under way without a call.
 func (m *Machine) PostSend(host int, q *hca.QP, wr *hca.SendWR) error {
 	p := m.procs[host]
-	if p.habit != Taps && p.habit != Rarely || !p.mayStage(q, wr) {
+	if p.habit != Fetches && p.habit != Rarely || !p.mayStage(q, wr) {
 		return m.Use(host).PostSend(q, wr)
 	}
 	s := staged{q, *wr, m.Now()}

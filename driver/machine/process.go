@@ -43,7 +43,7 @@ type process struct {
 	dozed     bool    // and not for the first time
 
 	events []hca.Event
-	taps   map[*hca.CQ]*tap
+	lists  map[*hca.CQ]*readyList
 	staged []staged
 	calls  bool // the program has called a verb since it was last seen to
 
@@ -73,7 +73,8 @@ const block = 1
 func (m *Machine) newProcess(host int, at *port) (*process, error) {
 	p := &process{m: m, host: host, port: at, attendAt: ib.Never, lookAt: ib.Never, awaitAt: ib.Never,
 		lastStill: -ib.Second,
-		habit:     m.cfg.Habits[host%len(m.cfg.Habits)], taps: map[*hca.CQ]*tap{}, direct: map[endpoint.Key]bool{}}
+		habit:     m.cfg.Habits[host%len(m.cfg.Habits)], lists: map[*hca.CQ]*readyList{},
+		direct: map[endpoint.Key]bool{}}
 	var err error
 	if p.page, err = endpoint.NewPage(aligned(endpoint.PageBytes)); err != nil {
 		return nil, err
@@ -218,7 +219,7 @@ func (p *process) look() bool {
 		return false
 	}
 	p.armed, p.event = false, false
-	if p.habit == Taps {
+	if p.habit == Fetches {
 		p.rise()
 	}
 	if p.found {
