@@ -26,7 +26,7 @@ var plantedBugs = []struct {
 	seed  uint64
 	says  []string
 }{
-	{"retransmission begins one packet late", func(on bool) { hca.Plant(on, false, false) }, 15,
+	{"retransmission begins one packet late", func(on bool) { hca.Plant(on, false, false) }, 23,
 		[]string{statusName, trafficName}},
 	{"a repeated atomic is executed again", func(on bool) { hca.Plant(false, on, false) }, 9, []string{memoryName}},
 	{"credits of long packets do not all return", func(on bool) { link.Plant(on) }, 1,
@@ -39,7 +39,7 @@ var plantedBugs = []struct {
 	{"a grant is used after its memory was deregistered", bug(endpoint.LateGrant), 140, []string{memoryName}},
 	{"a wake-up is lost", bug(endpoint.LostWake), 14, []string{progressName, trafficName, dropsName, statusName}},
 	{"a timer is started by an old clock", bug(endpoint.OldClock), 108, []string{progressName}},
-	{"requests that were staged are left to the program", bug(endpoint.LostSends), 72, []string{progressName}},
+	{"requests that were staged are left to the program", bug(endpoint.LostSends), 80, []string{progressName}},
 	{"a thread that sleeps in the library is not woken", bug(endpoint.LostSleeper), 53, []string{progressName}},
 	{"a packet before its turn is kept without its payload", func(on bool) { hca.PlantEarly(on, false) }, 20,
 		[]string{deliveryName, memoryName}},
@@ -47,7 +47,7 @@ var plantedBugs = []struct {
 		[]string{statusName, memoryName, deliveryName}},
 	{"a packet that tells of congestion is not looked at", func(on bool) { hca.PlantCongestion(on, false) }, 24,
 		[]string{dropsName, statusName, deliveryName}},
-	{"a packet that met congestion acknowledges the next", func(on bool) { hca.PlantCongestion(false, on) }, 281,
+	{"a packet that met congestion acknowledges the next", func(on bool) { hca.PlantCongestion(false, on) }, 376,
 		[]string{memoryName, deliveryName, dropsName, statusName}},
 	{"a pause leaves no headroom", link.PlantHeadroom, 720, []string{dropsName, memoryName, deliveryName}},
 	{"a packet before its turn acknowledges what is missing", hca.PlantSack, 120, []string{memoryName, deliveryName}},
