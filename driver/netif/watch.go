@@ -42,12 +42,14 @@ func (s Namespace) Watch(ctx context.Context, all map[string]*Interface) error {
 		s.watchGroups(ctx, all)
 	}()
 	for {
-		addrs, err := s.addrs()
+		addrs, news, err := s.addrs()
 		if err == nil {
 			for name, n := range all {
 				n.SetAddrs(ctx, addrs[name])
 			}
-			err = s.change()
+			if !news {
+				err = s.change()
+			}
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -157,10 +159,11 @@ func parseIGMP6(text []byte) map[string][]netip.Addr {
 	return all
 }
 
-// addrs asks for the addresses of all interfaces, by name.
-func (s Namespace) addrs() (map[string][]netip.Prefix, error) {
+// addrs asks for the addresses of all interfaces, by name. It says whether there are news that may have come after the
+// list, so that another is needed.
+func (s Namespace) addrs() (all map[string][]netip.Prefix, news bool, err error) {
 	names := map[uint32]string{}
-	err := s.dump(syscall.RTM_GETLINK, func(m *syscall.NetlinkMessage) {
+	news, err = s.dump(syscall.RTM_GETLINK, func(m *syscall.NetlinkMessage) {
 		if m.Header.Type != syscall.RTM_NEWLINK || len(m.Data) < syscall.SizeofIfInfomsg {
 			return
 		}
@@ -173,15 +176,15 @@ func (s Namespace) addrs() (map[string][]netip.Prefix, error) {
 		}
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	all := map[string][]netip.Prefix{}
-	err = s.dump(syscall.RTM_GETADDR, func(m *syscall.NetlinkMessage) {
+	all = map[string][]netip.Prefix{}
+	more, err := s.dump(syscall.RTM_GETADDR, func(m *syscall.NetlinkMessage) {
 		if p, index, ok := parseAddr(m); ok {
 			all[names[index]] = append(all[names[index]], p)
 		}
 	})
-	return all, err
+	return all, news || more, err
 }
 
 // parseAddr reads an address of an interface out of a message. IFA_LOCAL is the address where there are two.
@@ -208,9 +211,8 @@ func parseAddr(m *syscall.NetlinkMessage) (p netip.Prefix, index uint32, ok bool
 // dumpSeq is the number of questions; news have none.
 const dumpSeq = 1
 
-// dump asks for a list. News that come in between are for nobody: what they tell of is in this list, or in the one
-// that the next news lead to.
-func (s Namespace) dump(what int, each func(*syscall.NetlinkMessage)) error {
+// dump asks for a list, and says whether news have come in between: what they tell of may be in this list or not.
+func (s Namespace) dump(what int, each func(*syscall.NetlinkMessage)) (news bool, err error) {
 	q := make([]byte, 20) // a header and struct rtgenmsg, which is any family's
 	ne := binary.NativeEndian
 	ne.PutUint32(q, uint32(len(q)))
@@ -218,29 +220,31 @@ func (s Namespace) dump(what int, each func(*syscall.NetlinkMessage)) error {
 	ne.PutUint16(q[6:], syscall.NLM_F_REQUEST|syscall.NLM_F_DUMP)
 	ne.PutUint32(q[8:], dumpSeq)
 	if _, err := s.News.Write(q); err != nil {
-		return err
+		return false, err
 	}
 	b := make([]byte, 64<<10)
 	for {
 		n, err := s.News.Read(b)
 		if err != nil {
-			if errors.Is(err, unix.ENOBUFS) {
-				continue // news were lost
+			if errors.Is(err, unix.ENOBUFS) { // there were more than there is room for
+				news = true
+				continue
 			}
-			return err
+			return false, err
 		}
 		all, err := syscall.ParseNetlinkMessage(b[:n])
 		if err != nil {
-			return err
+			return false, err
 		}
 		for i := range all {
 			m := &all[i]
 			switch {
 			case m.Header.Seq != dumpSeq:
+				news = true
 			case m.Header.Type == syscall.NLMSG_DONE:
-				return nil
+				return news, nil
 			case m.Header.Type == syscall.NLMSG_ERROR:
-				return errors.New("the kernel refuses to list them")
+				return false, errors.New("the kernel refuses to list them")
 			default:
 				each(m)
 			}
