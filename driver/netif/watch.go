@@ -159,11 +159,22 @@ func parseIGMP6(text []byte) map[string][]netip.Addr {
 	return all
 }
 
-// addrs asks for the addresses of all interfaces, by name. It says whether there are news that may have come after the
-// list, so that another is needed.
+// addrs asks for the addresses of all interfaces that packets may come to, by name. It says whether there are news that
+// may have come after the list, so that another is needed.
 func (s Namespace) addrs() (all map[string][]netip.Prefix, news bool, err error) {
+	byIndex := map[uint32][]netip.Prefix{}
+	news, err = s.dump(syscall.RTM_GETADDR, func(m *syscall.NetlinkMessage) {
+		if p, index, ok := parseAddr(m); ok {
+			byIndex[index] = append(byIndex[index], p)
+		}
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	// Names come second: the kernel says that an address is its own before it has made the route by which packets reach
+	// it, but holds a lock until that is there, and tells of interfaces only with the same lock.
 	names := map[uint32]string{}
-	news, err = s.dump(syscall.RTM_GETLINK, func(m *syscall.NetlinkMessage) {
+	more, err := s.dump(syscall.RTM_GETLINK, func(m *syscall.NetlinkMessage) {
 		if m.Header.Type != syscall.RTM_NEWLINK || len(m.Data) < syscall.SizeofIfInfomsg {
 			return
 		}
@@ -179,17 +190,22 @@ func (s Namespace) addrs() (all map[string][]netip.Prefix, news bool, err error)
 		return nil, false, err
 	}
 	all = map[string][]netip.Prefix{}
-	more, err := s.dump(syscall.RTM_GETADDR, func(m *syscall.NetlinkMessage) {
-		if p, index, ok := parseAddr(m); ok {
-			all[names[index]] = append(all[names[index]], p)
-		}
-	})
-	return all, news || more, err
+	for index, list := range byIndex { // tidy: order-free
+		all[names[index]] = list
+	}
+	return all, news || more, nil
 }
 
-// parseAddr reads an address of an interface out of a message. IFA_LOCAL is the address where there are two.
+// parseAddr reads an address of an interface out of a message, unless the kernel has yet to make it its own. It does
+// that with every IPv6 address, some time after it was set, by the thread of a workqueue, also where it asks nobody for
+// duplicates, as on a TUN device. Until then it drops what is sent there, and sends from another address, ::1 even: who
+// answered for it here would have others lose packets. IFA_LOCAL is the address where there are two.
 func parseAddr(m *syscall.NetlinkMessage) (p netip.Prefix, index uint32, ok bool) {
 	if m.Header.Type != syscall.RTM_NEWADDR || len(m.Data) < syscall.SizeofIfAddrmsg {
+		return p, 0, false
+	}
+	// An optimistic one (RFC 4429) is in use from the start.
+	if m.Data[2]&(unix.IFA_F_TENTATIVE|unix.IFA_F_OPTIMISTIC) == unix.IFA_F_TENTATIVE {
 		return p, 0, false
 	}
 	list, err := syscall.ParseNetlinkRouteAttr(m)
