@@ -139,7 +139,7 @@ func (q *netRequest) drive(ctx context.Context, up func() error) error {
 	all := map[string]*netif.Interface{}
 	for i, l := range q.Links {
 		n, err := netif.Open(dev, netif.Config{Name: l.Name, Tun: made.Links[i], Port: q.Port, PKey: l.PKey,
-			Connected: q.Connected})
+			Addrs: l.Addrs, Connected: q.Connected})
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (q *netRequest) drive(ctx context.Context, up func() error) error {
 	running.Go(func() {
 		cancel(netif.Namespace{News: made.News, Groups4: made.Groups4, Groups6: made.Groups6}.Watch(ctx, all))
 	})
-	if err := q.await(ctx, all[q.Links[0].Name]); err != nil {
+	if err := q.await(ctx, all); err != nil {
 		return err
 	}
 	err = unix.Sendmsg(3, []byte{0}, unix.UnixRights(int(made.Space.Fd())), nil, unix.MSG_NOSIGNAL)
@@ -164,13 +164,25 @@ func (q *netRequest) drive(ctx context.Context, up func() error) error {
 	return context.Cause(ctx)
 }
 
-// await waits until the first interface is up.
-func (q *netRequest) await(ctx context.Context, n *netif.Interface) error {
+// await waits until the first interface can be used, and until the kernel has taken over the addresses of all: others
+// may be in partitions that have no IP.
+func (q *netRequest) await(ctx context.Context, all map[string]*netif.Interface) error {
 	late, cancel := patience.Context(ctx, netPatience)
 	defer cancel()
 	soon, cancel := patience.Context(ctx, refusedPatience)
 	defer cancel()
 	refused := soon.Done()
+	for _, l := range q.Links {
+		select {
+		case <-all[l.Name].Addressed():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-late.Done():
+			return next(fmt.Errorf("%s: the kernel does not use the addresses that it was given: %w", l.Name,
+				context.Cause(late)), "try it again when the machine has less to do")
+		}
+	}
+	n := all[q.Links[0].Name]
 	for {
 		select {
 		case <-n.Ready():

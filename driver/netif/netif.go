@@ -24,6 +24,8 @@ type Config struct {
 	Tun  *os.File
 	Port ib.PortNum // 1 if 0
 	PKey ib.PKey
+	// Addrs are what the host is to have before the interface is ready.
+	Addrs []netip.Prefix
 	// Connected has packets for neighbours that do the same go by connections.
 	Connected bool
 }
@@ -54,9 +56,10 @@ type Interface struct {
 	dests  map[*ipoib.Way]*dest
 	groups map[ib.GID]*membership
 	timer  *time.Timer
-	ready  chan struct{} // closed when the broadcast group is joined
-	isUp   bool
-	refuse error // why the last question about the broadcast group was in vain
+	// addressed is closed when the host has its addresses, ready when programs can begin.
+	addressed, ready     chan struct{}
+	isAddressed, isReady bool
+	refuse               error // why the last question about the broadcast group was in vain
 }
 
 // membership is the port's part in a group.
@@ -82,7 +85,7 @@ func Open(dev *attach.Device, cfg Config) (*Interface, error) {
 	n := &Interface{cfg: cfg, dev: dev, ctx: verbs.Open(dev), queued: make(chan queuedPacket, 4096),
 		asks: make(chan struct{}, asksMax), listens: make(chan struct{}, 1), start: time.Now(),
 		dests:  map[*ipoib.Way]*dest{},
-		groups: map[ib.GID]*membership{}, ready: make(chan struct{})}
+		groups: map[ib.GID]*membership{}, addressed: make(chan struct{}), ready: make(chan struct{})}
 	n.cfg.Port = max(cfg.Port, 1)
 	if err := n.open(); err != nil {
 		_ = n.ctx.Close()
@@ -143,7 +146,11 @@ var ErrPartition = errors.New("no such partition here")
 
 func (n *Interface) now() ib.Time { return ib.Time(time.Since(n.start)) * ib.Nanosecond }
 
-// Ready is closed when the interface is up for the first time: the broadcast group is joined.
+// Addressed is closed when the host has the addresses that it is to have.
+func (n *Interface) Addressed() <-chan struct{} { return n.addressed }
+
+// Ready is closed when the interface can be used: the broadcast group is joined, the host has its addresses, and is in
+// the groups by which others find it.
 func (n *Interface) Ready() <-chan struct{} { return n.ready }
 
 // Refused is why the broadcast group could not be joined, if it could not.
@@ -227,8 +234,12 @@ func (n *Interface) drain(ctx context.Context) {
 			n.timer.Reset(time.Duration(max(at-n.now(), 0)/ib.Nanosecond) + time.Microsecond)
 		}
 	}
-	if !n.isUp && n.engine.IsUp() {
-		n.isUp = true
+	if !n.isAddressed && n.engine.HasAddrs(n.cfg.Addrs) {
+		n.isAddressed = true
+		close(n.addressed)
+	}
+	if !n.isReady && n.engine.IsReady(n.cfg.Addrs) {
+		n.isReady = true
 		close(n.ready)
 	}
 }
@@ -283,7 +294,8 @@ func (n *Interface) join(ctx context.Context, mgid ib.GID, sendOnly bool) {
 		if err == nil && !sendOnly {
 			err = n.qp.AttachMcast(g.MGID, g.MLID)
 		}
-		if err == nil && mgid == ipoib.BroadcastGroup(n.cfg.PKey, mad.ScopeLinkLocal) && g.QKey != ib.QKeyIPoIB {
+		isBroadcast := mgid == ipoib.BroadcastGroup(n.cfg.PKey, mad.ScopeLinkLocal)
+		if err == nil && isBroadcast && g.QKey != ib.QKeyIPoIB {
 			err = n.qp.Modify(verbs.QPAttr{State: verbs.StateRTS, QKey: g.QKey}, verbs.MaskState|verbs.MaskQKey)
 		}
 		n.with(ctx, func(now ib.Time) {
@@ -297,7 +309,7 @@ func (n *Interface) join(ctx context.Context, mgid ib.GID, sendOnly bool) {
 			if g != nil {
 				m.group, rec = g, g.Record
 			}
-			if err != nil {
+			if isBroadcast {
 				n.refuse = err
 			}
 			n.engine.HandleJoined(now, mgid, rec, err == nil)

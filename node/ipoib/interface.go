@@ -160,6 +160,24 @@ func (i *Interface) wake(at ib.Time) ib.Time {
 // IsUp reports whether the broadcast group is joined, without which there is no interface (RFC 4391 section 5).
 func (i *Interface) IsUp() bool { return i.broadcast.way != nil }
 
+// HasAddrs reports whether the host has all of these addresses.
+func (i *Interface) HasAddrs(addrs []netip.Prefix) bool {
+	for _, a := range addrs {
+		if !slices.Contains(i.addrs, a.Addr()) {
+			return false
+		}
+	}
+	return true
+}
+
+// IsReady reports whether programs can begin: the interface is up, the host has its addresses, and the administrator
+// has said yes or no to each group that it listens to. Before, a question would have no address to be asked from, and
+// one for the host might be sent to a group that it is not in.
+func (i *Interface) IsReady(addrs []netip.Prefix) bool {
+	return i.IsUp() && i.HasAddrs(addrs) &&
+		!slices.ContainsFunc(i.groupOrder, func(g *group) bool { return g.full && g.way == nil && !g.refused })
+}
+
 // Self is the interface's link-layer address.
 func (i *Interface) Self() LinkAddr { return i.self }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // Two hosts find each other by either family, and packets that waited arrive.
@@ -23,6 +24,47 @@ func TestNeighbours(t *testing.T) {
 		if a.count(back) != 1 {
 			t.Errorf("the answer by %v: h1 got %q", to, a.got)
 		}
+	}
+}
+
+// Programs can begin when the host has its addresses and is in the groups by which others find it, or is refused there;
+// to have joined the broadcast group is not enough.
+func TestReady(t *testing.T) {
+	addrs := []netip.Prefix{netip.MustParsePrefix("198.18.0.1/15"), netip.MustParsePrefix("fd53::1/64")}
+	for _, refused := range []int{-1, 0, 1} { // which of the groups, if any
+		i := New(0, Config{PKey: testKey(), Self: LinkAddr{QPN: 1}})
+		joins := func() (all []ib.GID) {
+			for a, ok := i.Poll(); ok; a, ok = i.Poll() {
+				if a.Kind == Join {
+					all = append(all, a.GID)
+				}
+			}
+			return all
+		}
+		answer := func(g ib.GID, yes bool) {
+			i.HandleJoined(0, g, mad.MCMemberRecord{MGID: g, MLID: 0xC000, MTU: ib.MTU2048, QKey: ib.QKeyIPoIB}, yes)
+		}
+		want := func(is bool, when string) {
+			t.Helper()
+			if i.IsReady(addrs) != is {
+				t.Errorf("%s: ready is %v", when, !is)
+			}
+		}
+		answer(joins()[0], true)
+		want(false, "the broadcast group without an address")
+		i.SetAddrs(0, addrs[:1])
+		answer(joins()[0], true)
+		want(false, "one address and its group, without the other")
+		i.SetAddrs(0, addrs)
+		all := joins()
+		if len(all) != 2 { // all nodes, and those with the address's last bytes
+			t.Fatalf("joins %v", all)
+		}
+		for n, g := range all {
+			want(false, "a group that the administrator has said nothing of")
+			answer(g, n != refused)
+		}
+		want(true, "all groups answered")
 	}
 }
 
