@@ -278,15 +278,15 @@ func (s *status) harmed(since ib.Time, f *workload.FlowState) int {
 	return n
 }
 
-// gaps counts what the two hosts of a flow took for lost, where switches choose, or could not keep before its turn. Of
-// the latter nobody is told while an RNR NAK stands: then it takes a timeout.
+// gaps counts what the two hosts of a flow took for lost, where switches choose. Of what they could not keep before its
+// turn while an RNR NAK stood nobody was told: each may hide one gap.
 func (s *status) gaps(f *workload.FlowState) (n int) {
 	if s.sc.Adaptive == route.NoChoice {
 		return 0
 	}
 	for _, host := range [2]int{f.From.Host, f.To.Host} {
 		st := &s.run.Adapter(host).Stats
-		n += int(st.SeqNAKsSent + st.ImpliedNAKs + st.OutOfSequence)
+		n += int(st.SeqNAKsSent + st.ImpliedNAKs + min(st.OutOfSequence, st.RNRsSent))
 	}
 	return n
 }
