@@ -28,13 +28,15 @@ type Network struct {
 	News *os.File
 	// Groups4 and Groups6 are the kernel's lists of multicast groups, as /proc/net has them.
 	Groups4, Groups6 *os.File
+	// TCP4 and TCP6 are its lists of connections, as /proc/net has them.
+	TCP4, TCP6 *os.File
 	// Links are TUN devices, in the order in which they were asked for, with a struct virtio_net_hdr in front of each
 	// packet.
 	Links []*os.File
 }
 
 // networkFiles is how many come before the links.
-const networkFiles = 4
+const networkFiles = 6
 
 // NewNetwork makes a network with interfaces: in a namespace of its own, inside the user namespace of a fabric if that
 // is not nil, or in one that is there already.
@@ -76,7 +78,8 @@ func (s Set) NewNetwork(user, space *os.File, links []Link) (n Network, err erro
 	if err != nil {
 		return n, err
 	}
-	return Network{Space: got[0], News: got[1], Groups4: got[2], Groups6: got[3], Links: got[networkFiles:]}, nil
+	return Network{Space: got[0], News: got[1], Groups4: got[2], Groups6: got[3], TCP4: got[4], TCP6: got[5],
+		Links: got[networkFiles:]}, nil
 }
 
 // receiveFiles takes want descriptors that were sent with one byte.

@@ -20,7 +20,6 @@ import (
 	"softib/capi/dropin"
 	"softib/driver/netif"
 	"softib/internal/patience"
-	"softib/operate/control"
 	"softib/proto/ib"
 	"softib/verbs/attach"
 )
@@ -30,6 +29,8 @@ import (
 //
 //	the fabric:  {"socket":"…","host":"h1","links":[…]}         on standard input, which stays open
 //	the side:    {"ok":true} or {"error":"…","next":"…"}         on standard output
+//	the fabric:  {"settle":1}                                    when no program is left
+//	the side:    {"settled":1}                                   when nothing is left of those that there were
 //
 // Descriptor 3 is a socket over which the side sends the network namespace, before it says that all is well.
 
@@ -57,11 +58,17 @@ type netLink struct {
 	Addrs []netip.Prefix `json:"addrs,omitempty"`
 }
 
+// netSettle asks for an answer when all that programs have left behind is sent.
+type netSettle struct {
+	Settle int `json:"settle"` // which question it is
+}
+
 // netReport is what became of it.
 type netReport struct {
-	OK    bool   `json:"ok,omitempty"`
-	Error string `json:"error,omitempty"`
-	Next  string `json:"next,omitempty"`
+	OK      bool   `json:"ok,omitempty"`
+	Error   string `json:"error,omitempty"`
+	Next    string `json:"next,omitempty"`
+	Settled int    `json:"settled,omitempty"`
 }
 
 func newNetSide() *cobra.Command {
@@ -77,10 +84,12 @@ func newNetSide() *cobra.Command {
 }
 
 // netPatience is how long the administrator may take to let the first interface into its broadcast group, and
-// refusedPatience how long it may refuse, on an idle machine: a group may be about to be made.
+// refusedPatience how long it may refuse, on an idle machine: a group may be about to be made. leavePatience is how
+// long those may take to hear of it whom ended programs have spoken with: some do not read any more.
 const (
 	netPatience     = 20 * time.Second
 	refusedPatience = 3 * time.Second
+	leavePatience   = 10 * time.Second
 )
 
 // beNet drives a network until standard input ends.
@@ -90,17 +99,25 @@ func beNet(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var q netRequest
-	if err := json.NewDecoder(io.LimitReader(in, control.RequestMax)).Decode(&q); err != nil {
+	dec := json.NewDecoder(in)
+	if err := dec.Decode(&q); err != nil {
 		return notBySelf(fmt.Errorf("the request cannot be read: %w", err))
 	}
+	settle := make(chan int, 1)
 	go func() {
-		_, _ = io.Copy(io.Discard, in)
+		for s := (netSettle{}); dec.Decode(&s) == nil; {
+			select {
+			case <-settle: // nobody waits for that answer any more
+			default:
+			}
+			settle <- s.Settle
+		}
 		cancel()
 		// Nothing is lost that the fabric and the kernel do not clear up, and the fabric waits for the end.
 		time.AfterFunc(sidePatience, func() { os.Exit(exitFailed) })
 	}()
 	enc := json.NewEncoder(out)
-	err := q.drive(ctx, func() error { return enc.Encode(netReport{OK: true}) })
+	err := q.drive(ctx, settle, enc.Encode)
 	if err != nil && ctx.Err() == nil {
 		_ = enc.Encode(netReport{Error: err.Error(), Next: nextOf(err)})
 	}
@@ -108,7 +125,7 @@ func beNet(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // drive makes the network, says that it is up, and moves its packets.
-func (q *netRequest) drive(ctx context.Context, up func() error) error {
+func (q *netRequest) drive(ctx context.Context, settle <-chan int, say func(any) error) error {
 	dev, err := attach.Open(attach.Options{Socket: q.Socket, Host: q.Host})
 	if err != nil {
 		return err
@@ -146,9 +163,9 @@ func (q *netRequest) drive(ctx context.Context, up func() error) error {
 		all[l.Name] = n
 		running.Go(func() { cancel(n.Run(ctx)) })
 	}
-	running.Go(func() {
-		cancel(netif.Namespace{News: made.News, Groups4: made.Groups4, Groups6: made.Groups6}.Watch(ctx, all))
-	})
+	s := netif.Namespace{News: made.News, Groups4: made.Groups4, Groups6: made.Groups6, TCP4: made.TCP4,
+		TCP6: made.TCP6}
+	running.Go(func() { cancel(s.Watch(ctx, all)) })
 	if err := q.await(ctx, all); err != nil {
 		return err
 	}
@@ -157,11 +174,22 @@ func (q *netRequest) drive(ctx context.Context, up func() error) error {
 	if err != nil {
 		return err
 	}
-	if err := up(); err != nil {
+	if err := say(netReport{OK: true}); err != nil {
 		return err
 	}
-	<-ctx.Done()
-	return context.Cause(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case i := <-settle:
+			late, done := patience.Context(ctx, leavePatience)
+			s.Settle(late, all)
+			done()
+			if err := say(netReport{Settled: i}); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // await waits until the first interface can be used, and until the kernel has taken over the addresses of all: others

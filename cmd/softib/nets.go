@@ -13,10 +13,12 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"softib/driver/span"
+	"softib/internal/patience"
 	"softib/node/ipoib"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -46,11 +48,14 @@ type hostNet struct {
 	// kept: it stays without programs, until softib net down.
 	kept bool
 
+	links *netRequest   // what it was made with
 	ready chan struct{} // closed when it is up, or never will be
 	err   error         // why it never will be
 	space *os.File
-	stdin io.Closer // its process ends with it
-	ended chan struct{}
+	stdin io.WriteCloser // its process ends with it
+	// settles counts how often the process was asked to say when nothing is left of programs that have ended.
+	settles int
+	ended   chan struct{}
 }
 
 // netMode is how packets travel: as datagrams, or by connections where neighbours take them (RFC 4755).
@@ -87,8 +92,13 @@ const netDev = "ib0"
 // open finds or makes the network of a host for one more program; the caller calls release once.
 func (x *nets) open(ctx context.Context, host string, want netWanted) (n *hostNet, release func(), err error) {
 	mode, space := want.mode, want.space
+	links, unknown := x.links(host, cmp.Or(want.dev, netDev))
 	x.mu.Lock()
 	n = x.byHost[host]
+	if n != nil && n.users == 0 && !n.kept && (unknown != nil || space != nil || mode != "" && n.mode != mode ||
+		!n.links.same(links)) {
+		n = x.outlast(ctx, n)
+	}
 	switch {
 	case x.closed:
 		x.mu.Unlock()
@@ -101,8 +111,11 @@ func (x *nets) open(ctx context.Context, host string, want netWanted) (n *hostNe
 	case n != nil && space != nil:
 		x.mu.Unlock()
 		return nil, nil, next(&usageError{fmt.Errorf("%s has a network already", host)}, "softib net down %s", host)
+	case n == nil && unknown != nil:
+		x.mu.Unlock()
+		return nil, nil, unknown
 	case n == nil:
-		n = &hostNet{host: host, mode: cmp.Or(mode, netDatagram), dev: cmp.Or(want.dev, netDev), kept: space != nil,
+		n = &hostNet{host: host, mode: cmp.Or(mode, netDatagram), kept: space != nil, links: links,
 			ready: make(chan struct{}), ended: make(chan struct{})}
 		x.byHost[host] = n
 		x.wg.Go(func() { x.run(n, want) })
@@ -113,7 +126,7 @@ func (x *nets) open(ctx context.Context, host string, want netWanted) (n *hostNe
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		n.users--
-		x.endUnused(n)
+		x.settle(n)
 	})
 	select {
 	case <-n.ready:
@@ -128,13 +141,55 @@ func (x *nets) open(ctx context.Context, host string, want netWanted) (n *hostNe
 	return n, release, nil
 }
 
-// endUnused ends a network that nobody uses. The lock is held.
-func (x *nets) endUnused(n *hostNet) {
+// outlastPatience is how long programs that cannot use a network wait for what others have left behind in it.
+const outlastPatience = time.Second
+
+// outlast waits, for a while, until a network that no program uses has ended, and then ends it. It returns that which
+// somebody else has made meanwhile. The lock is held, but not while it waits.
+func (x *nets) outlast(ctx context.Context, n *hostNet) *hostNet {
+	x.mu.Unlock()
+	ctx, cancel := patience.Context(ctx, outlastPatience)
+	select {
+	case <-n.ended:
+	case <-ctx.Done():
+	}
+	cancel()
+	x.mu.Lock()
 	if n.users == 0 && !n.kept {
-		x.forget(n)
-		if n.stdin != nil {
-			_ = n.stdin.Close()
+		x.end(n)
+	}
+	return x.byHost[n.host]
+}
+
+// settle has a network that nobody uses end as soon as nothing is under way of what programs have left behind. The lock
+// is held.
+func (x *nets) settle(n *hostNet) {
+	if n.users > 0 || n.kept {
+		return
+	}
+	if n.space != nil {
+		n.settles++
+		if json.NewEncoder(n.stdin).Encode(netSettle{n.settles}) == nil {
+			return
 		}
+	}
+	x.end(n)
+}
+
+// settled has the process of a network say that nothing is under way.
+func (x *nets) settled(n *hostNet, question int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if n.users == 0 && !n.kept && question == n.settles {
+		x.end(n)
+	}
+}
+
+// end ends a network. The lock is held.
+func (x *nets) end(n *hostNet) {
+	x.forget(n)
+	if n.stdin != nil {
+		_ = n.stdin.Close()
 	}
 }
 
@@ -157,7 +212,7 @@ func (x *nets) down(host string) (bool, error) {
 		return true, next(fmt.Errorf("%d programs use the network of %s", n.users, host), "end them first")
 	}
 	n.kept = false
-	x.endUnused(n)
+	x.end(n)
 	x.mu.Unlock()
 	<-n.ended
 	return true, nil
@@ -192,9 +247,11 @@ func (x *nets) run(n *hostNet, want netWanted) {
 }
 
 func (x *nets) start(n *hostNet, want netWanted) error {
-	q, err := x.request(n)
-	if err != nil {
-		return err
+	q := *n.links
+	q.Connected = n.mode == netConnected
+	q.Links = slices.Clone(q.Links)
+	for i := range q.Links {
+		q.Links[i].MTU = n.mode.mtu()
 	}
 	q.Libraries, q.User, q.Space = want.lib, want.user != nil, want.space != nil
 	exe, err := os.Executable()
@@ -252,6 +309,10 @@ func (x *nets) start(n *hostNet, want netWanted) error {
 		if r.Error != "" {
 			return &hint{fmt.Errorf("the network of %s: %s", n.host, r.Error), r.Next}
 		}
+		if r.Settled != 0 {
+			x.settled(n, r.Settled)
+			continue
+		}
 		files, err := receiveOne(pair[0])
 		if err != nil {
 			return err
@@ -308,15 +369,15 @@ func childAddrs(ip6 netip.Addr, k ib.PKey) []netip.Prefix {
 	return append([]netip.Prefix{netip.PrefixFrom(ip4, childBits)}, addrs...)
 }
 
-// request is what the process is to do. The interface ib0 is in the partition of what a port does without a partner,
-// its first with full membership, and has the host's addresses. Each other partition has an interface below it, named
-// as Linux names those, with addresses whose subnet is the partition.
-func (x *nets) request(n *hostNet) (*netRequest, error) {
-	h, err := x.f.Host(n.host)
+// links are the interfaces of a host's network, of any mode. The interface dev is in the partition of what a port does
+// without a partner, its first with full membership, and has the host's addresses. Each other partition has an
+// interface below it, named as Linux names those, with addresses whose subnet is the partition.
+func (x *nets) links(host, dev string) (*netRequest, error) {
+	h, err := x.f.Host(host)
 	if err != nil {
 		return nil, err
 	}
-	q := &netRequest{Socket: x.place.verbs(), Host: n.host, Port: 1, Connected: n.mode == netConnected}
+	q := &netRequest{Socket: x.place.verbs(), Host: host, Port: 1}
 	for p := range h.Node().NumPorts() {
 		ref := topo.PortRef{Node: h.Node().Index, Port: ib.PortNum(p + 1)}
 		if x.f.PortState(ref) == ib.PortActive {
@@ -330,22 +391,28 @@ func (x *nets) request(n *hostNet) (*netRequest, error) {
 		home = slices.IndexFunc(keys, ib.PKey.IsValid)
 	}
 	if home < 0 {
-		return nil, next(fmt.Errorf("port %d of %s is in no partition", q.Port, n.host), "softib partition show")
+		return nil, next(fmt.Errorf("port %d of %s is in no partition", q.Port, host), "softib partition show")
 	}
-	mtu := n.mode.mtu()
-	q.Links = []netLink{{Name: n.dev, PKey: keys[home], MTU: mtu, Addrs: []netip.Prefix{
+	q.Links = []netLink{{Name: dev, PKey: keys[home], Addrs: []netip.Prefix{
 		netip.PrefixFrom(h.IP(), hostBits), netip.PrefixFrom(h.IP6(), hostBits6)}}}
 	for i, k := range keys {
 		if i == home || !k.IsValid() || k.Base() == keys[home].Base() {
 			continue
 		}
-		q.Links = append(q.Links, netLink{Name: fmt.Sprintf("%s.%04x", n.dev, uint16(k|ib.PKeyFull)), PKey: k,
-			MTU: mtu, Addrs: childAddrs(h.IP6(), k)})
+		q.Links = append(q.Links, netLink{Name: fmt.Sprintf("%s.%04x", dev, uint16(k|ib.PKeyFull)), PKey: k,
+			Addrs: childAddrs(h.IP6(), k)})
 		if len(q.Links) == linksMax {
 			break
 		}
 	}
 	return q, nil
+}
+
+// same reports whether the interfaces of a network are these.
+func (q *netRequest) same(other *netRequest) bool {
+	return q.Port == other.Port && slices.EqualFunc(q.Links, other.Links, func(a, b netLink) bool {
+		return a.Name == b.Name && a.PKey == b.PKey && slices.Equal(a.Addrs, b.Addrs)
+	})
 }
 
 // linksMax is how many interfaces softib-enter makes for a network.

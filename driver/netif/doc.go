@@ -5,7 +5,8 @@
 //	err = n.Run(ctx)                       // until ctx or the device ends
 //
 // Whoever opens one has made the TUN device, in whatever namespace, with a struct virtio_net_hdr in front of packets,
-// and tells SetAddrs and SetGroups what is so there; Watch does that from files of the namespace.
+// and tells SetAddrs and SetGroups what is so there; Watch does that from files of the namespace. Settle waits for what
+// ended programs have left behind.
 //
 // Two goroutines have the packets, one for each direction; neither waits for the other. What the engine has kept while
 // it looked for a neighbour is sent by a third. The engine's lock is never held where something is waited for.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,7 +45,9 @@ type Interface struct {
 	// listener takes connections; nil in datagram mode.
 	listener *listener
 	queued   chan queuedPacket
-	asks     chan struct{} // has room for another question
+	// unsent counts what is in queued, or was and is about to be sent.
+	unsent atomic.Int32
+	asks   chan struct{} // has room for another question
 	// listens rings when the host's multicast groups have changed.
 	listens chan struct{}
 	work    sync.WaitGroup
@@ -204,9 +207,11 @@ func (n *Interface) drain(ctx context.Context) {
 		switch a.Kind {
 		case ipoib.Send:
 			if d := n.dest(a.Way); d != nil {
+				n.unsent.Add(1)
 				select {
 				case n.queued <- queuedPacket{d, a.Protocol, a.Packet, a.Offload}:
 				default: // lost, as on any network
+					n.unsent.Add(-1)
 				}
 			}
 		case ipoib.Deliver:
@@ -400,11 +405,10 @@ func (n *Interface) fromHost(ctx context.Context) error {
 		n.mu.Unlock()
 		if to == nil {
 			n.send.release(b)
-			continue
-		}
-		if err := n.send.packet(ctx, b, to, protocolOf(data), data, &o); err != nil {
+		} else if err := n.send.packet(ctx, b, to, protocolOf(data), data, &o); err != nil {
 			return err
 		}
+		n.tun.done()
 	}
 }
 
@@ -431,6 +435,7 @@ func (n *Interface) sendQueued(ctx context.Context) error {
 			if err := n.send.packet(ctx, b, q.to, q.proto, data, &q.offload); err != nil {
 				return err
 			}
+			n.unsent.Add(-1)
 		}
 	}
 }

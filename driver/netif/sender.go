@@ -105,6 +105,19 @@ func (s *sender) buffer(ctx context.Context) (int, error) {
 	return b, nil
 }
 
+// isIdle reports whether all that was sent is complete. Packets that wait for a connection are in those of all.
+func (s *sender) isIdle(all []*dest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reclaim()
+	for _, d := range all {
+		if d.conn != nil && (d.conn.flight > 0 || len(d.conn.held) > 0) {
+			return false
+		}
+	}
+	return s.done == s.posted
+}
+
 // release gives a buffer back that was not sent.
 func (s *sender) release(b int) {
 	s.mu.Lock()

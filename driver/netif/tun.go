@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -30,6 +31,8 @@ const (
 type tun struct {
 	f   *os.File
 	raw syscall.RawConn
+	// taken: a packet was read, or is about to be, that its reader has not done with.
+	taken atomic.Bool
 
 	mu  sync.Mutex // one writer at a time
 	hdr [vnetSize]byte
@@ -58,8 +61,19 @@ func (t *tun) setCarrier(is bool) {
 // read waits for a packet of the host's, and returns it behind the header that b has room for.
 func (t *tun) read(b []byte) ([]byte, ipoib.Offload, error) {
 	for {
-		n, err := t.f.Read(b)
-		if err != nil {
+		var n int
+		var failed error
+		err := t.raw.Read(func(fd uintptr) bool {
+			t.taken.Store(true)
+			for n, failed = unix.Read(int(fd), b); failed == unix.EINTR; {
+				n, failed = unix.Read(int(fd), b)
+			}
+			if failed == unix.EAGAIN {
+				t.taken.Store(false)
+			}
+			return failed != unix.EAGAIN
+		})
+		if err := errors.Join(err, failed); err != nil {
 			return nil, ipoib.Offload{}, fmt.Errorf("reading a packet: %w", err)
 		}
 		if n <= vnetSize {
@@ -67,6 +81,21 @@ func (t *tun) read(b []byte) ([]byte, ipoib.Offload, error) {
 		}
 		return b[vnetSize:n], parseVnet(b), nil
 	}
+}
+
+// done says that the packet that was read last is on its way, or lost.
+func (t *tun) done() { t.taken.Store(false) }
+
+// isEmpty reports whether the host has sent nothing that is not on its way.
+func (t *tun) isEmpty() bool {
+	waits := false
+	err := t.raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, 0)
+		waits = n > 0 || err == unix.EINTR
+	})
+	// In this order: whoever takes a packet says so before.
+	return err != nil || !waits && !t.taken.Load()
 }
 
 func parseVnet(b []byte) (o ipoib.Offload) {

@@ -24,6 +24,8 @@ type Namespace struct {
 	News *os.File
 	// Groups4 and Groups6 are its /proc/net/igmp and igmp6.
 	Groups4, Groups6 *os.File
+	// TCP4 and TCP6 are its /proc/net/tcp and tcp6.
+	TCP4, TCP6 *os.File
 }
 
 // groupsPause is how long multicast groups stay unknown of which the kernel tells nothing.

@@ -1,6 +1,7 @@
 package netif
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -25,6 +26,24 @@ const (
 `
 )
 
+// Of a listener, a connection of a program, three that their programs have left, one that has ended for us, and one that
+// nobody has taken yet.
+const tcpText = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000:07E8 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1675 1 000024 100 0 0 10 0
+   1: 0100007F:A4CC 0100007F:07E8 01 00000000:00000000 00:00000000 00000000     0        0 1702 1 000025 20 4 30 10 -1
+   2: 0400C612:AE12 0200C612:232D 04 000E2F3A:00000000 01:00000014 00000000     0        0 0 4 000026 20 4 30 10 -1
+   3: 0400C612:AE14 0200C612:232D 05 00000000:00000000 03:00000A14 00000000     0        0 0 3 000027
+   4: 0400C612:AE16 0200C612:232D 09 00000001:00000000 01:00000014 00000000     0        0 0 4 000028 20 4 30 10 -1
+   5: 0400C612:AE18 0200C612:232D 06 00000000:00000000 03:00000A14 00000000     0        0 0 3 000029
+   6: 0400C612:AE1A 0200C612:232D 03 00000000:00000000 01:00000014 00000000     0        0 0 1 00002a
+`
+
+func TestLeaving(t *testing.T) {
+	if n := leaving([]byte(tcpText)); n != 3 {
+		t.Errorf("%d connections are taking leave", n)
+	}
+}
+
 func TestGroups(t *testing.T) {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
 		t.Skip("the text is of a machine of little endian")
@@ -42,7 +61,11 @@ func TestGroups(t *testing.T) {
 func FuzzGroups(f *testing.F) {
 	f.Add([]byte(igmpText))
 	f.Add([]byte(igmp6Text))
+	f.Add([]byte(tcpText))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		if n := leaving(text); n > bytes.Count(text, []byte{'\n'})+1 {
+			t.Errorf("%d connections", n)
+		}
 		for _, parse := range []func([]byte) map[string][]netip.Addr{parseIGMP, parseIGMP6} {
 			for _, all := range parse(text) {
 				for _, a := range all {

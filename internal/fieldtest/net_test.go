@@ -107,6 +107,7 @@ func TestNetworks(t *testing.T) {
 		p.background("here", "h12", "sh", "-c", "echo here; exec rping -s -a 0.0.0.0 -C 3")
 		wants(p, p.inNet("h13", "sh", "-c", "rping -c -a h12 -C 3 -v 2>&1"), "rdma-ping-2")
 		p.connected("h14", "h15")
+		p.leaves("h13", "h12")
 		p.byIP()
 		if p.uid != os.Getuid() {
 			return // what follows is the same for everybody
@@ -144,6 +145,44 @@ func (p *person) download(server, client string) {
 	p.background("Serving", server, "python3", "-u", "-m", "http.server", "-d", p.dir, "8000")
 	wants(p, p.inNet(client, "sh", "-c", "curl -s http://"+server+":8000/file | sha256sum"),
 		fmt.Sprintf("%x", sum.Sum(nil)))
+}
+
+// leaves has programs end that have written more than their peer has read yet, and a datagram: all of it comes, though
+// the network of their host ends with them.
+func (p *person) leaves(from, to string) {
+	p.Helper()
+	const size, port = 1_000_000, 5220
+	got := filepath.Join(p.dir, "left")
+	reads := fmt.Sprintf(`import socket, time
+l = socket.socket()
+l.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+l.bind(("", %d))
+l.listen()
+print("here", flush=True)
+while True:
+    c = l.accept()[0]
+    time.sleep(0.5)
+    n = 0
+    while b := c.recv(1 << 20):
+        n += len(b)
+    open(%q, "a").write("%%d\n" %% n)
+`, port, got)
+	writes := fmt.Sprintf(`import socket
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4000000)
+s.connect((%q, %d))
+s.sendall(b"x" * %d)
+`, to, port, size)
+	p.background("here", to, "python3", "-c", reads)
+	p.background("here", to, "sh", "-c", "echo here; exec socat -u UDP4-RECV:5221 OPEN:"+got+",creat,append")
+	p.inNet(from, "python3", "-c", writes)
+	p.must("exec", "--net=connected", from, "--", "python3", "-c", writes) // the other network ends first
+	p.inNet(from, "sh", "-c", "echo word | socat -u - UDP4-DATAGRAM:"+to+":5221")
+	p.eventually("what was written comes", func() bool {
+		b, _ := os.ReadFile(got)
+		return strings.Count(string(b), fmt.Sprintln(size)) == 2 && strings.Contains(string(b), "word\n")
+	})
+	p.eventually("its network ends", func() bool { return !strings.Contains(p.must("net", "list"), from+" ") })
 }
 
 // byIP has a host of each mode send, and the doctor name both with what went by IP, and no host that has sent

@@ -194,6 +194,9 @@ type queue struct {
 	bytes   int
 }
 
+// Waiting is how many bytes of packets wait for a neighbour or a group.
+func (i *Interface) Waiting() int { return i.waiting }
+
 // put lets a packet wait. The oldest go first: their senders have waited longest, and send again.
 func (i *Interface) put(q *queue, p packet) {
 	for len(q.packets) > 0 && (len(q.packets) >= queuePacketsMax || q.bytes+len(p.data) > queueBytesMax) {

@@ -336,7 +336,7 @@ static void drop(void)
 
 /* Interfaces of one network, and descriptors that tell of it. */
 #define INTERFACES_MAX 16
-#define SENT_MAX (INTERFACES_MAX + 4)
+#define SENT_MAX (INTERFACES_MAX + 6)
 
 /* hand sends descriptors. */
 static bool hand(int socket, const int *fds, size_t n)
@@ -529,7 +529,7 @@ failed:
 }
 
 /* make_net makes a network, or adds to that of -w, and sends: the namespace, a socket that tells of its addresses, the
- * files that tell of its multicast groups, and the interfaces. */
+ * files that tell of its multicast groups and of its connections, and the interfaces. */
 static int make_net(int socket_fd, int user, int net, char **interfaces, int count)
 {
 	int fds[SENT_MAX] = {-1}, n = 0;
@@ -557,6 +557,8 @@ static int make_net(int socket_fd, int user, int net, char **interfaces, int cou
 	fds[n++] = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 	fds[n++] = open("/proc/self/net/igmp", O_RDONLY | O_CLOEXEC);
 	fds[n++] = open("/proc/self/net/igmp6", O_RDONLY | O_CLOEXEC);
+	fds[n++] = open("/proc/self/net/tcp", O_RDONLY | O_CLOEXEC);
+	fds[n++] = open("/proc/self/net/tcp6", O_RDONLY | O_CLOEXEC);
 	for (int i = 0; i < n; i++)
 		if (fds[i] < 0) {
 			fails("what tells of the network");

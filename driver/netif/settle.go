@@ -1,0 +1,83 @@
+package netif
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"time"
+)
+
+// settlePause is how long to wait before looking anew, at first and at most.
+const (
+	settlePause    = 2 * time.Millisecond
+	settlePauseMax = 100 * time.Millisecond
+)
+
+// Settle waits, until ctx ends at most, for what programs have left behind that have ended: as on any host the kernel
+// still sends what they have written, sends it again if it is lost, and takes leave of their peers. Who took the
+// interfaces away before would have those wait for ever.
+func (s Namespace) Settle(ctx context.Context, all map[string]*Interface) {
+	for pause := settlePause; !s.isSettled(all); pause = min(2*pause, settlePauseMax) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (s Namespace) isSettled(all map[string]*Interface) bool {
+	// Connections come first: what ends one is in an interface afterwards.
+	for _, f := range []*os.File{s.TCP4, s.TCP6} {
+		if text, err := reread(f); err == nil && leaving(text) > 0 {
+			return false
+		}
+	}
+	for _, n := range all {
+		if !n.isIdle() {
+			return false
+		}
+	}
+	return true
+}
+
+// isIdle reports whether nothing of the host's waits in the interface.
+func (n *Interface) isIdle() bool {
+	if !n.tun.isEmpty() {
+		return false
+	}
+	n.mu.Lock()
+	waits := n.engine.Waiting() > 0
+	var all []*dest
+	for _, d := range n.dests {
+		all = append(all, d)
+	}
+	n.mu.Unlock()
+	return !waits && n.unsent.Load() == 0 && n.send.isIdle(all)
+}
+
+// States of connections in /proc/net/tcp (enum in the kernel's net/tcp_states.h).
+const (
+	tcpFinWait1 = "04"
+	tcpFinWait2 = "05"
+	tcpLastAck  = "09"
+	tcpClosing  = "0B"
+)
+
+// leaving counts the connections of /proc/net/tcp or tcp6 that no program has any more (they have no inode), and that
+// have not ended yet.
+func leaving(text []byte) (n int) {
+	const state, inode = 3, 9 // columns
+	for in := bufio.NewScanner(bytes.NewReader(text)); in.Scan(); {
+		words := bytes.Fields(in.Bytes())
+		if len(words) <= inode || string(words[inode]) != "0" {
+			continue
+		}
+		switch string(words[state]) {
+		case tcpFinWait1, tcpFinWait2, tcpLastAck, tcpClosing:
+			n++
+		}
+	}
+	return n
+}
