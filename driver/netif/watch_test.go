@@ -26,8 +26,8 @@ const (
 `
 )
 
-// Of a listener, a connection of a program, three that their programs have left, one that has ended for us, and one that
-// nobody has taken yet.
+// Of a listener, a connection of a program, three that their programs have left, one that has ended for us, and one
+// that nobody has taken yet.
 const tcpText = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 00000000:07E8 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1675 1 000024 100 0 0 10 0
    1: 0100007F:A4CC 0100007F:07E8 01 00000000:00000000 00:00000000 00000000     0        0 1702 1 000025 20 4 30 10 -1
