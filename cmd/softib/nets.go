@@ -43,7 +43,6 @@ func newNets(p place, f *span.Fabric) *nets {
 type hostNet struct {
 	host  string
 	mode  netMode
-	dev   string
 	users int
 	// kept: it stays without programs, until softib net down.
 	kept bool
