@@ -6,19 +6,24 @@ import (
 	"context"
 	"os"
 	"time"
+
+	"softib/internal/patience"
 )
 
-// settlePause is how long to wait before looking anew, at first and at most.
+// settlePause is how long to wait before looking anew, at first and at most. halfPatience is how long, on an idle
+// machine, peers may take that know of a connection's end to end it, too: some never do.
 const (
 	settlePause    = 2 * time.Millisecond
 	settlePauseMax = 100 * time.Millisecond
+	halfPatience   = time.Second
 )
 
 // Settle waits, until ctx ends at most, for what programs have left behind that have ended: as on any host the kernel
 // still sends what they have written, sends it again if it is lost, and takes leave of their peers. Who took the
 // interfaces away before would have those wait for ever.
 func (s Namespace) Settle(ctx context.Context, all map[string]*Interface) {
-	for pause := settlePause; !s.isSettled(all); pause = min(2*pause, settlePauseMax) {
+	half := patience.New(halfPatience)
+	for pause := settlePause; !s.isSettled(all, half.Over()); pause = min(2*pause, settlePauseMax) {
 		select {
 		case <-ctx.Done():
 			return
@@ -27,10 +32,15 @@ func (s Namespace) Settle(ctx context.Context, all map[string]*Interface) {
 	}
 }
 
-func (s Namespace) isSettled(all map[string]*Interface) bool {
+// isSettled reports whether nothing is under way; with told, it is enough that peers know that a connection has ended.
+func (s Namespace) isSettled(all map[string]*Interface, told bool) bool {
 	// Connections come first: what ends one is in an interface afterwards.
 	for _, f := range []*os.File{s.TCP4, s.TCP6} {
-		if text, err := reread(f); err == nil && leaving(text) > 0 {
+		text, err := reread(f)
+		if err != nil {
+			continue
+		}
+		if untold, half := leaving(text); untold > 0 || half > 0 && !told {
 			return false
 		}
 	}
@@ -66,8 +76,9 @@ const (
 )
 
 // leaving counts the connections of /proc/net/tcp or tcp6 that no program has any more (they have no inode), and that
-// have not ended yet.
-func leaving(text []byte) (n int) {
+// have not ended yet: those whose peers have not taken all that was written, or do not know of the end, and those of
+// whose end only the peers have to speak.
+func leaving(text []byte) (untold, half int) {
 	const state, inode = 3, 9 // columns
 	for in := bufio.NewScanner(bytes.NewReader(text)); in.Scan(); {
 		words := bytes.Fields(in.Bytes())
@@ -75,9 +86,11 @@ func leaving(text []byte) (n int) {
 			continue
 		}
 		switch string(words[state]) {
-		case tcpFinWait1, tcpFinWait2, tcpLastAck, tcpClosing:
-			n++
+		case tcpFinWait1, tcpLastAck, tcpClosing:
+			untold++
+		case tcpFinWait2:
+			half++
 		}
 	}
-	return n
+	return untold, half
 }

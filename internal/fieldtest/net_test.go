@@ -148,7 +148,7 @@ func (p *person) download(server, client string) {
 }
 
 // leaves has programs end that have written more than their peer has read yet, and a datagram: all of it comes, though
-// the network of their host ends with them.
+// the network of their host ends with them. The peer does not end the last connection.
 func (p *person) leaves(from, to string) {
 	p.Helper()
 	const size, port = 1_000_000, 5220
