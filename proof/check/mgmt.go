@@ -145,10 +145,20 @@ func (sc *Management) Quiet() ib.Time {
 
 // Bound is how long the fabric may take to converge when nothing goes wrong any more: a standby may have to notice that
 // its master is gone, and a manager may have met silent nodes so often that it pauses between sweeps (up to 32
-// intervals), at each of which a request may be lost with all of its retries.
+// intervals), at each of which a request may be lost with all of its retries; and everybody is asked for everything.
 func (sc *Management) Bound() ib.Time {
 	request := sc.Timeout * ib.Time(sc.Retries+1)
-	return 40*sc.SweepInterval + 4*sc.takeover() + 40*request + 10*sc.JobTime
+	return 40*sc.SweepInterval + 4*sc.takeover() + 40*request + 10*sc.JobTime + sc.asking()
+}
+
+// asksPerNode is how much a manager asks for each node until it is content: a sweep some thirty times, and light sweeps
+// take two of three turns from its last part.
+const asksPerNode = 100
+
+// asking is how long all questions take, each with the agents of all switches on its way, there and back.
+func (sc *Management) asking() ib.Time {
+	g := sc.graph()
+	return ib.Time(asksPerNode*len(g.Nodes)*2*g.Diameter()/sc.Window) * sc.AgentTime
 }
 
 // takeover is how long a standby takes to notice that its master is gone.
