@@ -40,6 +40,7 @@ type conn struct {
 	dying  bool // is closed when nothing is on its way any more
 	flight int
 	held   []queuedPacket
+	moving bool // those that were held are being sent
 }
 
 // caller is somebody who has made a connection to us.

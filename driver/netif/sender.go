@@ -111,7 +111,7 @@ func (s *sender) isIdle(all []*dest) bool {
 	defer s.mu.Unlock()
 	s.reclaim()
 	for _, d := range all {
-		if d.conn != nil && (d.conn.flight > 0 || len(d.conn.held) > 0) {
+		if c := d.conn; c != nil && (c.flight > 0 || len(c.held) > 0 || c.moving) {
 			return false
 		}
 	}
@@ -344,8 +344,13 @@ func (s *sender) connected(ctx context.Context, d *dest, qp *verbs.QP, mtu int) 
 	}
 	c.isUp = true
 	held := c.held
-	c.held = nil
+	c.held, c.moving = nil, true
 	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		c.moving = false
+		s.mu.Unlock()
+	}()
 	for _, p := range held {
 		b, err := s.buffer(ctx)
 		if err != nil {

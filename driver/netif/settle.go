@@ -10,20 +10,28 @@ import (
 	"softib/internal/patience"
 )
 
-// settlePause is how long to wait before looking anew, at first and at most. halfPatience is how long, on an idle
-// machine, peers may take that know of a connection's end to end it, too: some never do.
+// settlePause is how long to wait before looking anew, at first and at most. lastPatience is how long, on an idle
+// machine, peers may take that know of a connection's end to end it, too, and the kernel to close what a program had:
+// some peers never do.
 const (
 	settlePause    = 2 * time.Millisecond
 	settlePauseMax = 100 * time.Millisecond
-	halfPatience   = time.Second
+	lastPatience   = time.Second
 )
 
 // Settle waits, until ctx ends at most, for what programs have left behind that have ended: as on any host the kernel
 // still sends what they have written, sends it again if it is lost, and takes leave of their peers. Who took the
 // interfaces away before would have those wait for ever.
 func (s Namespace) Settle(ctx context.Context, all map[string]*Interface) {
-	half := patience.New(halfPatience)
-	for pause := settlePause; !s.isSettled(all, half.Over()); pause = min(2*pause, settlePauseMax) {
+	last := patience.New(lastPatience)
+	for pause := settlePause; ; pause = min(2*pause, settlePauseMax) {
+		settled, untold := s.isSettled(all, last.Over())
+		if settled {
+			return
+		}
+		if untold { // peers have their time from when they know
+			last = patience.New(lastPatience)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -32,24 +40,28 @@ func (s Namespace) Settle(ctx context.Context, all map[string]*Interface) {
 	}
 }
 
-// isSettled reports whether nothing is under way; with told, it is enough that peers know that a connection has ended.
-func (s Namespace) isSettled(all map[string]*Interface, told bool) bool {
+// isSettled reports whether nothing is under way, and whether there are peers that have not heard of a connection's end
+// yet; with told, it is enough that all have.
+func (s Namespace) isSettled(all map[string]*Interface, told bool) (settled, untold bool) {
+	open := false
 	// Connections come first: what ends one is in an interface afterwards.
 	for _, f := range []*os.File{s.TCP4, s.TCP6} {
 		text, err := reread(f)
 		if err != nil {
 			continue
 		}
-		if untold, half := leaving(text); untold > 0 || half > 0 && !told {
-			return false
-		}
+		u, o := leaving(text)
+		untold, open = untold || u > 0, open || o > 0
+	}
+	if untold || open && !told {
+		return false, untold
 	}
 	for _, n := range all {
 		if !n.isIdle() {
-			return false
+			return false, false
 		}
 	}
-	return true
+	return true, false
 }
 
 // isIdle reports whether nothing of the host's waits in the interface.
@@ -58,7 +70,7 @@ func (n *Interface) isIdle() bool {
 		return false
 	}
 	n.mu.Lock()
-	waits := n.engine.Waiting() > 0
+	waits := n.engine.IsUp() && n.engine.Waiting() > 0 // where the partition has no IP nothing ever goes
 	var all []*dest
 	for _, d := range n.dests {
 		all = append(all, d)
@@ -75,22 +87,29 @@ const (
 	tcpClosing  = "0B"
 )
 
-// leaving counts the connections of /proc/net/tcp or tcp6 that no program has any more (they have no inode), and that
-// have not ended yet: those whose peers have not taken all that was written, or do not know of the end, and those of
-// whose end only the peers have to speak.
-func leaving(text []byte) (untold, half int) {
+// leaving counts the connections of /proc/net/tcp or tcp6 that have not ended yet: of those that no program has any more
+// (they have no inode) those whose peers have not taken all that was written, or do not know of the end; and open ones,
+// of whose end only the peers have to speak, or that a program has. The last program's end is told before the kernel
+// has closed its sockets.
+func leaving(text []byte) (untold, open int) {
 	const state, inode = 3, 9 // columns
-	for in := bufio.NewScanner(bytes.NewReader(text)); in.Scan(); {
+	in := bufio.NewScanner(bytes.NewReader(text))
+	in.Scan() // what the columns are
+	for in.Scan() {
 		words := bytes.Fields(in.Bytes())
-		if len(words) <= inode || string(words[inode]) != "0" {
+		if len(words) <= inode {
+			continue
+		}
+		if string(words[inode]) != "0" {
+			open++
 			continue
 		}
 		switch string(words[state]) {
 		case tcpFinWait1, tcpLastAck, tcpClosing:
 			untold++
 		case tcpFinWait2:
-			half++
+			open++
 		}
 	}
-	return untold, half
+	return untold, open
 }

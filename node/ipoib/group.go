@@ -66,9 +66,9 @@ func (i *Interface) HandleJoined(now ib.Time, mgid ib.GID, rec mad.MCMemberRecor
 		g.again = min(max(2*g.again, joinAgain), joinAgainMax)
 		if !g.full {
 			g.again = joinAgain // somebody may listen any time
-			for range i.take(&g.queue) {
-				i.Stats.NoGroup++
-			}
+		}
+		for range i.take(&g.queue) {
+			i.Stats.NoGroup++
 		}
 		g.deadline = i.wake(now + g.again)
 		return

@@ -65,6 +65,9 @@ func TestReady(t *testing.T) {
 			answer(g, n != refused)
 		}
 		want(true, "all groups answered")
+		if i.Waiting() != 0 {
+			t.Errorf("group %d refused: %d bytes wait for it", refused, i.Waiting())
+		}
 	}
 }
 
