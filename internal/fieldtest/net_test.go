@@ -102,8 +102,7 @@ func TestNetworks(t *testing.T) {
 		out, _, _ := p.softib("exec", "--net", "h1", "--", "ping", "-c1", "198.18.0.99")
 		wants(p, out, "Destination Host Unreachable")
 
-		p.background("listening", "h3", "iperf3", "-s", "--forceflush")
-		wants(p, p.inNet("h4", "iperf3", "-c", "h3", "-n", "64M"), "receiver")
+		p.stream("5201", "h4", "h3", "h3", "-n", "64M")
 		p.background("here", "h12", "sh", "-c", "echo here; exec rping -s -a 0.0.0.0 -C 3")
 		wants(p, p.inNet("h13", "sh", "-c", "rping -c -a h12 -C 3 -v 2>&1"), "rdma-ping-2")
 		p.connected("h14", "h15")
@@ -112,8 +111,8 @@ func TestNetworks(t *testing.T) {
 		if p.uid != os.Getuid() {
 			return // what follows is the same for everybody
 		}
-		wants(p, p.inNet("h4", "iperf3", "-c", "ip6-h3", "-n", "16M"), "receiver")
-		wants(p, p.inNet("h4", "iperf3", "-c", "h3", "-u", "-b", "20M", "-n", "1M"), "receiver")
+		p.stream("5202", "h4", "h3", "ip6-h3", "-n", "16M")
+		p.stream("5203", "h4", "h3", "h3", "-u", "-b", "20M", "-n", "1M")
 		p.download("h5", "h6")
 		p.multicast("h7", "h8", "h9")
 		p.shell("h10", "h11")
@@ -127,6 +126,14 @@ func TestNetworks(t *testing.T) {
 		p.everybody()
 		p.tenants()
 	})
+}
+
+// stream has iperf3 send to a host by one of its addresses. The server is for this one stream: iperf3 refuses who comes
+// before it has noticed that the stream before has ended.
+func (p *person) stream(port, from, to, address string, argv ...string) {
+	p.Helper()
+	p.background("listening", to, "iperf3", "-s", "-1", "-p", port, "--forceflush")
+	wants(p, p.inNet(from, append([]string{"iperf3", "-c", address, "-p", port}, argv...)...), "receiver")
 }
 
 // download fetches a file by HTTP and compares its sum.
@@ -161,7 +168,7 @@ l.listen()
 print("here", flush=True)
 while True:
     c = l.accept()[0]
-    time.sleep(0.5)
+    time.sleep(0.1)
     n = 0
     while b := c.recv(1 << 20):
         n += len(b)
@@ -175,6 +182,10 @@ s.sendall(b"x" * %d)
 `, to, port, size)
 	p.background("here", to, "python3", "-c", reads)
 	p.background("here", to, "sh", "-c", "echo here; exec socat -u UDP4-RECV:5221 OPEN:"+got+",creat,append")
+	p.eventually("socat listens", func() bool {
+		_, _, status := p.softib("exec", "--net", to, "--", "sh", "-c", "ss -Hlun | grep -q :5221")
+		return status == 0
+	})
 	p.inNet(from, "python3", "-c", writes)
 	p.must("exec", "--net=connected", from, "--", "python3", "-c", writes) // the other network ends first
 	p.inNet(from, "sh", "-c", "echo word | socat -u - UDP4-DATAGRAM:"+to+":5221")
