@@ -3,6 +3,7 @@ package manager
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -156,13 +157,20 @@ func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
 			_ = k.Do(func(m *sm.Manager) { e.guard.Trust(e.port[m.Port()]) }) // what is wrong order says
 		}
 	})
+	if err := e.rules(); err != nil {
+		return err
+	}
 	// Switches stand guard before anybody is told to be apart, and until everybody has been told not to be any more.
 	if e.guard.wants(&want) {
 		e.guard.Watch(e.f, want)
 	}
 	scenes := make([]scene, len(e.ks))
 	for i, k := range e.ks {
-		if scenes[i], err = e.order(ctx, k, parts, qos, &want); err != nil {
+		scenes[i], err = e.order(ctx, k, parts, qos, &want)
+		if i > 0 && errors.Is(err, tenant.ErrUnmanaged) {
+			return fmt.Errorf("subnet %d: %v", i+1, err) // others have been told, so it is to be taken back
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -195,6 +203,21 @@ func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
 	}
 	if len(list) > 0 {
 		return &tenant.RefusedError{Refusals: list}
+	}
+	return nil
+}
+
+// rules is an ErrUnmanaged if not all managers are masters: then nobody is to be told anything.
+func (e *Enforcer) rules() error {
+	for i, k := range e.ks {
+		state := mad.SMNotActive
+		if err := k.Do(func(m *sm.Manager) { state = m.State() }); err != nil {
+			return fmt.Errorf("manager: %w", err)
+		}
+		if state != mad.SMMaster && len(e.ks) > 1 { // one alone is waited for and asked by order
+			return fmt.Errorf("manager: softib's subnet manager of subnet %d is %v: %w", i+1, state,
+				tenant.ErrUnmanaged)
+		}
 	}
 	return nil
 }

@@ -3,11 +3,13 @@ package manager_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"softib/driver/live"
 	"softib/driver/smrun"
+	"softib/internal/patience"
 	"softib/operate/manager"
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
@@ -141,4 +143,37 @@ func TestRoutedTenants(t *testing.T) {
 	does(tenant.Tenant{}, x.book.Delete(t.Context(), "blue"))
 	of[2], of[5] = rest, rest
 	check("one is gone")
+}
+
+// TestRoutedForeign: where another manager rules one of the subnets a change is refused, and is in force in none.
+func TestRoutedForeign(t *testing.T) {
+	x := newRoutedGround(t, "subnets:2,routers=1,each=star:3") // hosts 0 to 2, and 3 to 5
+	hosts := x.f.Graph().Hosts()
+	first := topo.PortRef{Node: hosts[0].Index, Port: 1}
+	before := x.f.PKeys(first)
+	s, err := x.f.OpenMgmt(topo.PortRef{Node: hosts[5].Index, Port: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := smrun.New(sm.Config{Prefix: x.f.Graph().Prefix(1), Priority: 15, Window: 256}, s, smrun.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() { cancel(); <-run.Done() })
+	go run.Run(ctx)
+	late, enough := patience.Context(t.Context(), time.Minute)
+	defer enough()
+	if err := run.Await(late, func(m *sm.Manager) bool {
+		return m.State() == mad.SMMaster && m.Subnet() != nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = x.book.Create(t.Context(), tenant.Tenant{Name: "red", Key: 0x11, Members: x.full(0, 1, 3)})
+	if !errors.Is(err, tenant.ErrUnmanaged) || len(x.book.List()) != 0 {
+		t.Errorf("a tenant of two subnets of which one is another's: %v, %v", err, x.book.List())
+	}
+	if after := x.f.PKeys(first); !slices.Equal(after, before) {
+		t.Errorf("h1 has %v, and had %v", after, before)
+	}
 }
