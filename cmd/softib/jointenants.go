@@ -44,7 +44,7 @@ var tenantErrors = []error{tenant.ErrExists, tenant.ErrNotFound, tenant.ErrReser
 
 // wantedTenants is the question to who makes changes.
 type wantedTenants struct {
-	tenant.Change
+	Change tenant.Change // embedded, its JSON would be all of it
 	// Again: somebody was asked before, and may have made it.
 	Again bool `json:",omitempty"`
 }
