@@ -67,10 +67,10 @@ func (s *sweep) listGroups() (list []routedGroup) {
 // groupsFor is what a router's port is told: groups of its partitions, with each subnet that has members which come not
 // by way of this router.
 func (s *sweep) groupsFor(ref subnet.Ref) (list []mad.RouterGroup) {
-	guid := s.nodes[ref.Node].Ports[ref.Port].GUID
+	keys := s.keyed.keysOf(s.nodes[ref.Node].Ports[ref.Port].GUID)
 	for i := range s.routedGroups {
 		g := &s.routedGroups[i]
-		if !s.keyed.has(guid, g.PKey) {
+		if !slices.Contains(keys, g.PKey|ib.PKeyFull) {
 			continue
 		}
 		var told []uint64
@@ -86,14 +86,14 @@ func (s *sweep) groupsFor(ref subnet.Ref) (list []mad.RouterGroup) {
 	return list
 }
 
-// has reports whether a port is a full member of a partition.
-func (x *membership) has(guid ib.GUID, key ib.PKey) bool {
+// keysOf are the partitions of a port.
+func (x *membership) keysOf(guid ib.GUID) []ib.PKey {
 	for i := range x.ports {
 		if x.ports[i].GUID == guid {
-			return slices.Contains(x.keys[i], key|ib.PKeyFull)
+			return x.keys[i]
 		}
 	}
-	return false
+	return nil
 }
 
 // eachRouted visits the routers' ports as members of groups that are wider than a subnet.
@@ -102,13 +102,17 @@ func (s *sweep) eachRouted(f func(mlid ib.LID, guid ib.GUID, receives bool)) {
 	if len(ports) == 0 {
 		return
 	}
+	keys := make([][]ib.PKey, len(ports))
+	for i, ref := range ports {
+		keys[i] = s.keyed.keysOf(s.nodes[ref.Node].Ports[ref.Port].GUID)
+	}
 	s.m.admin.EachGroup(func(info *sa.GroupInfo, _ []sa.Member) {
 		if !mad.IsRouted(info.MGID) {
 			return
 		}
-		for _, ref := range ports {
+		for i, ref := range ports {
 			rt, guid := s.routerAt(ref), s.nodes[ref.Node].Ports[ref.Port].GUID
-			if !rt.foreign && s.keyed.has(guid, info.PKey) {
+			if !rt.foreign && slices.Contains(keys[i], info.PKey|ib.PKeyFull) {
 				f(info.MLID, guid, slices.ContainsFunc(rt.wanted, func(w mad.RouterGroup) bool {
 					return w.MGID == info.MGID && w.PKey.Base() == info.PKey.Base()
 				}))
@@ -142,7 +146,10 @@ func (m *Manager) wantedGroups() (list []sa.GroupInfo) {
 		guids = append(guids, guid)
 	}
 	slices.Sort(guids)
-	seen := map[ib.GID]bool{}
+	seen := map[ib.GID]bool{{}: true} // an entry that has not been read
+	for _, g := range m.members.groups {
+		seen[g.MGID] = true // as the partitions' own file has it
+	}
 	for _, guid := range guids {
 		for _, w := range m.routers[guid].wanted {
 			if seen[w.MGID] || m.admin.HasGroup(w.MGID) && !slices.Contains(m.groupsMade, w.MGID) {

@@ -10,6 +10,7 @@ import (
 	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/proto/wire"
+	"softib/subnet/policy"
 )
 
 // wide is a group of site-local scope.
@@ -133,4 +134,50 @@ func TestRoutedGroups(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRoutedOwnGroups: a group of wider scope that the partitions' file of each subnet names is as the file says, also
+// after that has changed while routers want it.
+func TestRoutedOwnGroups(t *testing.T) {
+	j := newJoined(t, spec(t, "subnets:2,routers=1,each=star:3"))
+	names := func(qkey string) {
+		p, _, err := policy.ParsePartitions("partitions.conf", []byte("Default=0x7fff, ipoib: ALL=full,\n"+
+			" mgid=ff15:1122::9,Q_Key="+qkey+",scope=5;\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range j.managers {
+			h.m.SetPartitions(j.now, p)
+		}
+	}
+	have := func(want ib.QKey) bool {
+		count := 0
+		for _, h := range j.managers {
+			for _, x := range h.m.admin.Groups() {
+				if x.MGID == wide && x.QKey == want {
+					count++
+				}
+			}
+		}
+		return count == 2
+	}
+	j.must(300*ib.Second, "all hosts reach all others", func() bool { return j.rest() && j.whole() })
+	names("0x1234")
+	j.must(300*ib.Second, "both subnets have the group", func() bool { return have(0x1234) })
+	j.client(1).join(wide, mad.JoinFull)
+	j.client(4).join(wide, mad.JoinFull)
+	j.must(300*ib.Second, "routers want it on both sides", func() bool {
+		count := 0
+		for _, h := range j.managers {
+			for _, r := range h.m.routers { // tidy: order-free
+				if len(r.wanted) > 0 {
+					count++
+					break
+				}
+			}
+		}
+		return count == 2 && j.rest()
+	})
+	names("0x222")
+	j.must(600*ib.Second, "both have it as the file says now", func() bool { return have(0x222) })
 }

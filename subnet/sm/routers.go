@@ -123,7 +123,7 @@ func (s *sweep) nextRouters(r *request) bool {
 		t := mad.NextHopTable(blockOf(s.peersOf(x.ref), x.block, mad.NextHopsPerBlock))
 		t.Append(data)
 	case mad.AttrRouterGroups:
-		blockOf(s.groupsFor(x.ref), x.block, 1)[0].Append(data)
+		blockOf(s.groupsTold[x.ref], x.block, 1)[0].Append(data)
 	default:
 		t := mad.RouterGUIDs(blockOf(s.guidsByLID, x.block, mad.RouterGUIDsPerBlock))
 		t.Append(data)
@@ -178,7 +178,7 @@ func (s *sweep) routersReply(r *request, v mad.View) {
 			rt.wanted[x.block] = g
 		}
 	case mad.AttrRouterGroups:
-		rt.groups = holds(rt.groups, s.groupsFor(x.ref), x.block, 1)
+		rt.groups = holds(rt.groups, s.groupsTold[x.ref], x.block, 1)
 	case mad.AttrRouterGUIDs:
 		rt.guids = holds(rt.guids, s.guidsByLID, x.block, mad.RouterGUIDsPerBlock)
 	case mad.AttrRouterPeers:
@@ -209,6 +209,7 @@ func (s *sweep) moreRouters() bool {
 	s.cursor, s.routerSteps = cursor{}, nil
 	if s.routerStage == routersWrite {
 		s.guidsByLID, s.routedGroups = s.listGUIDs(), s.listGroups()
+		s.groupsTold = map[subnet.Ref][]mad.RouterGroup{}
 	}
 	for _, ref := range s.routerPorts() {
 		rt := s.routerAt(ref)
@@ -224,7 +225,8 @@ func (s *sweep) moreRouters() bool {
 			if !rt.foreign {
 				s.stepsTo(ref, mad.AttrRouterGUIDs, differing(rt.guids, s.guidsByLID, mad.RouterGUIDsPerBlock))
 				s.stepsTo(ref, mad.AttrRouterPeers, differing(rt.peers, s.peersOf(ref), mad.NextHopsPerBlock))
-				s.stepsTo(ref, mad.AttrRouterGroups, differing(rt.groups, s.groupsFor(ref), 1))
+				s.groupsTold[ref] = s.groupsFor(ref)
+				s.stepsTo(ref, mad.AttrRouterGroups, differing(rt.groups, s.groupsTold[ref], 1))
 			}
 		}
 	}

@@ -98,6 +98,7 @@ type sweep struct {
 	routerSteps  []routerStep
 	guidsByLID   []ib.GUID
 	routedGroups []routedGroup
+	groupsTold   map[subnet.Ref][]mad.RouterGroup // what each router port is to be told of them
 	// incomplete are switches that did not take all of their tables.
 	incomplete map[int32]bool
 	stuck      map[int32]bool // those of them that did not take their forwarding table
