@@ -93,12 +93,19 @@ func (r *Router) Fan(in ib.PortNum, p *wire.Packet) (outs ib.PortMask) {
 	for i := 1; i < len(r.ports); i++ {
 		q := &r.ports[i]
 		if ib.PortNum(i) == in || q.prefix == from || q.prefix == r.ports[in].prefix || q.mlids[g.DGID] == 0 ||
-			q.link.State() != ib.PortActive || !q.nearest(from, back[0].weight) {
+			q.link.State() != ib.PortActive || !q.nearest(from, back[0].weight) || r.twin(q, g.DGID) {
 			continue
 		}
 		outs.Set(ib.PortNum(i))
 	}
 	return outs
+}
+
+// twin reports whether another port of the router takes a group's packets into a port's subnet: that with the lowest LID.
+func (r *Router) twin(p *port, mgid ib.GID) bool {
+	return slices.ContainsFunc(r.ports[1:], func(o port) bool {
+		return o.prefix == p.prefix && o.lid < p.lid && o.mlids[mgid] != 0 && o.link.State() == ib.PortActive
+	})
 }
 
 // nearest reports whether no other router of a port's subnet is nearer to another subnet than so many routers, or as

@@ -33,6 +33,9 @@ func newWorld(t *testing.T, rng *rand.Rand) *world {
 	w := &world{members: make([]bool, 2+rng.IntN(5)), down: map[[2]int]bool{}}
 	for k := range 1 + rng.IntN(5) {
 		subnets := rng.Perm(len(w.members))[:2+rng.IntN(min(3, len(w.members)-1))]
+		if rng.IntN(4) == 0 {
+			subnets = append(subnets, subnets[rng.IntN(len(subnets))]) // two ports in one subnet
+		}
 		prefixes := make([]uint64, len(subnets))
 		for i, s := range subnets {
 			prefixes[i] = prefixOf(s)
