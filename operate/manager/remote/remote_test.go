@@ -407,7 +407,7 @@ func TestEnds(t *testing.T) {
 
 // Ways end where the fabric says that they do, for each reason that a switch has.
 func TestWayEnds(t *testing.T) {
-	r := newRig(t, small, sm.Config{})
+	r := newRig(t, small, sm.Config{SweepInterval: -1}) // which would mend what is broken here
 	f := r.watch(1, quick)
 	to := func(x topo.PortRef) topo.PortRef {
 		return topo.PortRef{Node: f.Graph().ByName(r.g.Nodes[x.Node].Name).Index, Port: x.Port}
