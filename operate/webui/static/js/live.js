@@ -3,6 +3,10 @@
 
 export const STATE = { health: 3, notActive: 4, down: 8, slow: 16, fault: 32 };
 
+// unanswered is for how many milliseconds a view waits for one answer. Where the network has changed under the page,
+// what was asked before is never answered.
+const unanswered = 60000;
+
 class Live extends EventTarget {
   status = null;
   events = [];
@@ -148,7 +152,9 @@ class Live extends EventTarget {
       try {
         while (more && !signal.aborted) {
           more = false;
-          await load();
+          let timer;
+          const late = new Promise(done => (timer = setTimeout(done, unanswered)));
+          await Promise.race([load(), late]).finally(() => clearTimeout(timer));
         }
       } finally {
         busy = false;
