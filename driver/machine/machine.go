@@ -263,6 +263,9 @@ func (m *Machine) StandStill(host int, until ib.Time) {
 	p := m.procs[host]
 	p.still, p.lastStill = until, until
 	p.attendLater(until - m.Now() + turnTime)
+	for range p.chores {
+		m.at(until, doChore, host, 0) // those that wait until a later time find nothing then
+	}
 }
 
 // Stalled reports whether a host's program stood still at some time since t, or was short of room.

@@ -122,7 +122,7 @@ func (p *process) Later(f func()) {
 // chore does the oldest chore.
 func (p *process) chore() {
 	switch {
-	case p.dead:
+	case p.dead, len(p.chores) == 0:
 	case p.rests():
 		p.m.at(p.still, doChore, p.host, 0)
 	default:

@@ -83,6 +83,9 @@ func (v *virtual) do(end int, o order) told {
 }
 
 func (v *virtual) still(end int, on bool) {
+	if !on {
+		v.pass(time.Millisecond) // in which it has stood still
+	}
 	until := v.m.Now()
 	if on {
 		until += 100 * ib.Second

@@ -175,9 +175,14 @@ func (r *reign) play() {
 	if r.failed() || !r.converge("the fabric", until) {
 		return
 	}
-	// It stays as it is.
+	// It stays as it is, and is looked after.
+	host, _ := r.master()
+	sent := s.Manager(host).Sent()
 	for end := s.Now() + 3*r.sc.SweepInterval; s.Now() < end && !r.failed(); {
 		r.step(end)
+	}
+	if m := s.Manager(host); !r.failed() && m != nil && m.Sent() == sent {
+		r.report(convergeName, nil, "the manager of h%d sleeps for ever", host+1)
 	}
 	if r.failed() || !r.converge("the fabric, although it had before,", s.Now()) {
 		return
