@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"softib/internal/patience"
 	"softib/node/ipoib"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -169,7 +170,13 @@ func (n *Interface) Run(ctx context.Context) error {
 	defer cancel(nil)
 	n.end = func() { cancel(nil) }
 	n.mu.Lock()
-	n.timer = time.AfterFunc(time.Hour, func() { n.with(ctx, func(now ib.Time) { n.engine.HandleTimer(now) }) })
+	n.timer = time.AfterFunc(time.Hour, func() {
+		tries := int(patience.For(ipoib.AskTries*time.Second) / time.Second)
+		n.with(ctx, func(now ib.Time) {
+			n.engine.SetTries(tries)
+			n.engine.HandleTimer(now)
+		})
+	})
 	n.mu.Unlock()
 	n.with(ctx, func(ib.Time) {})
 	parts := []func(context.Context) error{n.fromHost, n.fromFabric, n.sendQueued, n.events}

@@ -99,7 +99,7 @@ func TestNetworks(t *testing.T) {
 		if status == 0 {
 			p.Errorf("a packet of 2045 bytes is sent: %s", errs)
 		}
-		out, _, _ := p.softib("exec", "--net", "h1", "--", "ping", "-c1", "198.18.0.99")
+		out, _, _ := p.softib("exec", "--net", "h1", "--", "ping", "-c1", "-W300", "198.18.0.99")
 		wants(p, out, "Destination Host Unreachable")
 
 		p.stream("5201", "h4", "h3", "h3", "-n", "64M")
@@ -478,7 +478,7 @@ func (p *person) tenants() {
 	p.background("here", "h20", "sh", "-c", "echo here; exec sleep 600")
 	wants(p, p.inNet("h17", "ping", "-c1", "-w20", "h18"), "1 received")
 	wants(p, p.inNet("h19", "ping", "-c1", "-w20", "h20"), "1 received")
-	out, _, _ := p.softib("exec", "--net", "h17", "--", "ping", "-c1", "h20")
+	out, _, _ := p.softib("exec", "--net", "h17", "--", "ping", "-c1", "-W300", "h20")
 	wants(p, out, "Destination Host Unreachable")
 	wants(p, p.inNet("h17", "ls", "/sys/class/net"), "ib0.ffff")
 	p.children("h23", "h24", "h22")
@@ -509,7 +509,7 @@ func (p *person) children(a, b, third string) {
 	wants(p, p.inNet(a, "ping", "-c1", "-w20", ip4), "1 received")
 	wants(p, p.inNet(a, "ping", "-6", "-c1", "-w20", ip6), "1 received")
 	wants(p, p.inNet(a, "ping", "-c1", "-w20", third), "1 received") // in the first they do know each other
-	out, _, _ := p.softib("exec", "--net", a, "--", "ping", "-c1", strings.TrimSuffix(ip4, "24")+"22")
+	out, _, _ := p.softib("exec", "--net", a, "--", "ping", "-c1", "-W300", strings.TrimSuffix(ip4, "24")+"22")
 	wants(p, out, "Destination Host Unreachable")
 	p.eventually("a broadcast comes", func() bool {
 		p.inNet(a, "sh", "-c", "echo word | socat -u - UDP4-DATAGRAM:255.255.255.255:6001,broadcast,"+

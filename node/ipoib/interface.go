@@ -18,10 +18,10 @@ type Config struct {
 	Connected bool
 }
 
-// Times and bounds. Those of neighbours are Linux's defaults, which people know.
+// Times and bounds. Those of neighbours are Linux's defaults, which people know: one is asked AskTries times.
 const (
-	askTries    = 3
-	askInterval = ib.Second
+	AskTries    = 3
+	AskInterval = ib.Second
 	// reachable is how long a neighbour counts as there after it was heard.
 	reachable = 30 * ib.Second
 	// forgetAfter is how long one is kept that nothing is sent to.
@@ -72,6 +72,7 @@ type Interface struct {
 	groups     map[ib.GID]*group
 	groupOrder []*group
 
+	tries   int // how often a neighbour is asked
 	waiting int // bytes in all queues
 	next    ib.Time
 	out     ib.Queue[Action]
@@ -80,7 +81,7 @@ type Interface struct {
 // New makes an interface that has yet to join its broadcast group: the first thing that Poll gives.
 func New(now ib.Time, cfg Config) *Interface {
 	i := &Interface{cfg: cfg, self: cfg.Self, neighbours: map[netip.Addr]*neighbour{}, paths: map[ib.GID]*path{},
-		groups: map[ib.GID]*group{}, scope: mad.ScopeLinkLocal, next: ib.Never}
+		groups: map[ib.GID]*group{}, scope: mad.ScopeLinkLocal, next: ib.Never, tries: AskTries}
 	if cfg.Connected {
 		i.self.Flags |= TakesRC
 	}
@@ -482,6 +483,10 @@ func (i *Interface) answer(n *neighbour, p packet) {
 		i.put(&n.queue, p)
 	}
 }
+
+// SetTries has neighbours asked that often before they count as gone, and AskTries times at least: where they are
+// processes of a busy machine, none of which answers when it has no turn.
+func (i *Interface) SetTries(n int) { i.tries = max(n, AskTries) }
 
 // HandleTimer does what is due.
 func (i *Interface) HandleTimer(now ib.Time) {

@@ -78,7 +78,7 @@ func TestUnreachable(t *testing.T) {
 	a := w.hosts[0]
 	a.send(netip.MustParseAddr("198.18.0.77"), 1)
 	a.send(netip.MustParseAddr("fd53::77"), 2)
-	w.run(askTries*askInterval - 10*ib.Millisecond)
+	w.run(AskTries*AskInterval - 10*ib.Millisecond)
 	if len(a.got) != 0 {
 		t.Errorf("told too early: %q", a.got)
 	}
@@ -89,6 +89,23 @@ func TestUnreachable(t *testing.T) {
 	w.run(300 * ib.Second)
 	if len(a.neighbours) != 0 || len(a.order) != 0 || len(a.paths) != 0 || a.waiting != 0 {
 		t.Errorf("left over: %d neighbours, %d paths, %d bytes", len(a.neighbours), len(a.paths), a.waiting)
+	}
+	// On a busy machine it takes longer, and never less than that.
+	for _, x := range []struct {
+		set  int
+		want ib.Time
+	}{{10, 10}, {1, AskTries}} {
+		a.SetTries(x.set)
+		before := a.Stats.Unreachable
+		a.send(netip.MustParseAddr("198.18.0.78"), 3)
+		w.run(x.want*AskInterval - 10*ib.Millisecond)
+		if a.Stats.Unreachable != before {
+			t.Errorf("with %d tries: told too early", x.set)
+		}
+		w.run(300 * ib.Second)
+		if a.Stats.Unreachable != before+1 {
+			t.Errorf("with %d tries: not told", x.set)
+		}
 	}
 }
 
@@ -168,7 +185,7 @@ func TestNeighbourRestarts(t *testing.T) {
 			a.send(b.ip(), 2)
 			w.run(reachable)
 			a.send(b.ip(), 3) // the first use of one that is not sure any more
-			w.run((askTries + 1) * askInterval)
+			w.run((AskTries + 1) * AskInterval)
 		}
 		text := a.send(b.ip(), 4)
 		w.run(2 * ib.Second)

@@ -77,7 +77,7 @@ func (i *Interface) closeWay(w **Way) {
 // probe asks a neighbour for its link-layer address: itself if it is there, everybody if not.
 func (i *Interface) probe(now ib.Time, n *neighbour) {
 	n.tries++
-	n.deadline = i.wake(now + askInterval)
+	n.deadline = i.wake(now + AskInterval)
 	src := i.source(n.addr)
 	if !src.IsValid() {
 		return // without an address of one's own there is nobody to be answered
@@ -207,7 +207,7 @@ func (i *Interface) neighbourTimer(now ib.Time, n *neighbour) {
 		i.forget(n)
 		return
 	case n.deadline > now:
-	case n.tries < askTries:
+	case n.tries < i.tries:
 		i.probe(now, n)
 	case n.way != nil: // it does not answer any more: ask everybody
 		i.closeWay(&n.way)
