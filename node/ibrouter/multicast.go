@@ -101,7 +101,8 @@ func (r *Router) Fan(in ib.PortNum, p *wire.Packet) (outs ib.PortMask) {
 	return outs
 }
 
-// twin reports whether another port of the router takes a group's packets into a port's subnet: that with the lowest LID.
+// twin reports whether another port of the router takes a group's packets into a port's subnet: the one with the lowest
+// LID does.
 func (r *Router) twin(p *port, mgid ib.GID) bool {
 	return slices.ContainsFunc(r.ports[1:], func(o port) bool {
 		return o.prefix == p.prefix && o.lid < p.lid && o.mlids[mgid] != 0 && o.link.State() == ib.PortActive
