@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	waits "softib/internal/patience" // the package has a patience of its own
 )
 
 // TestHostileTenants lets programs that people know attack a fabric with two tenants, from a host of one of them and
@@ -48,7 +50,11 @@ func TestHostileTenants(t *testing.T) {
 				t.Errorf("%s at %s is served:\n%s", strings.Join(args, " "), host, out)
 			}
 		}
-		if text := u.conquer("a", host, "-p", "15"); strings.Contains(text, "SUBNET UP") {
+		// Nobody answers it, so it takes its port to be down.
+		text := u.conquer("a", host, "the end of its discovery", func(log string) bool {
+			return strings.Contains(log, "SM port is down") || strings.Contains(log, "SUBNET UP")
+		}, "-p", "15")
+		if strings.Contains(text, "SUBNET UP") {
 			t.Errorf("OpenSM at %s rules:\n%s", host, text)
 		}
 	}
@@ -121,28 +127,50 @@ func TestTrustedManager(t *testing.T) {
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u.conquer("a", "h4", "-F", conf) // it sees no further than its own port
+	// It sees no further than its own port.
+	u.conquer("a", "h4", "softib to notice it", func(string) bool {
+		return strings.Contains(u.must("log", "--name", "a"), "where none is trusted")
+	}, "-F", conf)
 	wants(t, u.must("status", "--name", "a"), "Master on sw1")
-	wants(t, u.must("log", "--name", "a"), "where none is trusted")
-	if text := u.conquer("a", "h3", "-F", conf); !strings.Contains(text, "SUBNET UP") {
-		t.Errorf("OpenSM does not rule from h3, which is trusted:\n%s", text)
-	}
+	u.conquer("a", "h3", "it to rule from where it is trusted", func(log string) bool {
+		return strings.Contains(log, "SUBNET UP")
+	}, "-F", conf)
 }
 
-// conquer runs OpenSM at a host for a while, and returns its log.
-func (u *user) conquer(name, host string, args ...string) string {
+// conquer runs OpenSM at a host until something is true of its log, and returns that.
+func (u *user) conquer(name, host, what string, until func(log string) bool, args ...string) string {
 	u.Helper()
-	log := filepath.Join(u.dir, host+".log")
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	file := filepath.Join(u.dir, host+".log")
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	cmd := u.command(ctx, append([]string{"exec", "--name", name, host, "--", "opensm", "-f", log}, args...)...)
+	cmd := u.command(ctx, append([]string{"exec", "--name", name, host, "--", "opensm", "-f", file}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
-	_ = cmd.Run() // it ends with the time
-	text, err := os.ReadFile(log)
-	if err != nil {
+	cmd.WaitDelay = waits.For(patience)
+	if err := cmd.Start(); err != nil {
 		u.Fatal(err)
 	}
-	wants(u, string(text), "OpenSM")
-	return string(text)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	text := func() string {
+		b, _ := os.ReadFile(file) // it is there once OpenSM is
+		return string(b)
+	}
+	limit, look := waits.New(patience), time.NewTicker(20*time.Millisecond)
+	defer look.Stop()
+	for !until(text()) {
+		select {
+		case err := <-ended:
+			u.Fatalf("OpenSM at %s ended before %s: %v\n%s", host, what, err, text())
+		case <-look.C:
+		}
+		if limit.Over() {
+			cancel()
+			<-ended
+			u.Fatalf("OpenSM at %s: waited in vain for %s: %v\n%s", host, what, limit, text())
+		}
+	}
+	cancel()
+	<-ended
+	wants(u, text(), "OpenSM")
+	return text()
 }
