@@ -9,12 +9,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	waits "softib/internal/patience" // the package has a patience of its own
 )
 
 // start starts a program on a host with softib exec.
 func (p *person) start(host, name string, args ...string) *program {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := waits.Context(context.Background(), patience)
 	p.Cleanup(cancel)
 	w := &world{TB: p.TB}
 	return w.starts(fmt.Sprintf("%s %s on %s", name, strings.Join(args, " "), host),
@@ -40,12 +42,13 @@ func TestDaemonKilled(t *testing.T) {
 	daemon := p.up("star:4")
 	watch := p.start("h1", "stdbuf", "-oL", tool(t, "ibv_asyncwatch"))
 	watch.await("async event FD")
-	// Those that poll, those that sleep, those that wait for their peer.
+	// Those that poll, those that sleep, those that wait for their peer. None ends before the fabric does.
 	type pair struct{ server, client *program }
 	var pairs []pair
 	for _, args := range [][]string{
 		{"ibv_rc_pingpong", "-n", "100000000"}, {"ibv_rc_pingpong", "-n", "100000000", "-e"},
-		{"ib_write_bw", "-F", "-D", "50"}, {"ib_send_bw", "-F", "-D", "50", "-b"}, {"ib_read_lat", "-F", "-D", "50"},
+		{"ib_write_bw", "-F", "-D", "100000"}, {"ib_send_bw", "-F", "-D", "100000", "-b"},
+		{"ib_read_lat", "-F", "-D", "100000"},
 	} {
 		s, c := p.pair("h2", "h3", args[0], args[1:]...)
 		pairs = append(pairs, pair{s, c})

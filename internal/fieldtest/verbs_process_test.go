@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"softib/capi/dropin"
+	waits "softib/internal/patience" // the package has a patience of its own
 	"softib/verbs/attach/server"
 )
 
@@ -113,7 +114,7 @@ func (i *idler) line(t testing.TB) string {
 // idle starts one with softib exec.
 func (p *person) idle(path, host string) *idler {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := waits.Context(context.Background(), patience)
 	p.Cleanup(cancel)
 	i := &idler{cmd: p.command(ctx, "exec", host, "--", path)}
 	i.cmd.Stderr = os.Stderr

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	waits "softib/internal/patience" // the package has a patience of its own
 )
 
 // ordinaryUser is nobody.
@@ -465,10 +467,10 @@ func TestWorldEnds(t *testing.T) {
 // eventually waits until something is true.
 func (p *person) eventually(what string, is func() bool) {
 	p.Helper()
-	deadline := time.Now().Add(patience)
+	limit := waits.New(patience)
 	for !is() {
-		if time.Now().After(deadline) {
-			p.Fatalf("waited in vain for %s", what)
+		if limit.Over() {
+			p.Fatalf("waited in vain for %s: %v", what, limit)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
