@@ -2,9 +2,12 @@ package rdmacm
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"syscall"
+	"time"
 
+	"softib/internal/patience"
 	"softib/node/cm"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -317,9 +320,11 @@ func (d *ident) resolveRoute(timeoutMS uint32) error {
 			mask |= pathTClass
 		}
 	}
-	// The program's patience is for all tries together.
+	// The program's patience is for all tries together. The administrator may be in another process, which on a busy
+	// machine has its turn later than programs expect of one.
 	const tries = 4
-	timeout := max(ib.Time(timeoutMS)*ib.Millisecond/tries, 10*ib.Millisecond)
+	each := min(patience.For(time.Duration(timeoutMS)*time.Millisecond/tries), math.MaxUint32*time.Millisecond)
+	timeout := max(ib.Time(each.Nanoseconds())*ib.Nanosecond, 10*ib.Millisecond)
 	d.asked, err = d.port.ask(info, question{mad.MethodGet, mad.AttrPathRecord, mask, want.Append(nil), timeout,
 		tries - 1}, d.routed)
 	if err != nil {
