@@ -60,10 +60,11 @@ func TestIbsysstat(t *testing.T) {
 	w := up(t, defaultSpec)
 	n := w.node("h12")
 	lid := dec(w.lid(n, 1))
-	same(t, "ping", w.run("h1", "ibsysstat", lid), "sysstat ping succeeded\n")
-	same(t, "ping by name", w.run("h1", "ibsysstat", lid, "ping"), "sysstat ping succeeded\n")
-	same(t, "ping by GUID", w.run("h1", "ibsysstat", "-G", hexGUID(n.PortGUID(1)), "ping"), "sysstat ping succeeded\n")
-	same(t, "host", w.run("h1", "ibsysstat", lid, "host"), n.Desc+"\n")
+	same(t, "ping", w.run("h1", "ibsysstat", "-t", "20000", lid), "sysstat ping succeeded\n")
+	same(t, "ping by name", w.run("h1", "ibsysstat", "-t", "20000", lid, "ping"), "sysstat ping succeeded\n")
+	same(t, "ping by GUID", w.run("h1", "ibsysstat", "-t", "20000", "-G", hexGUID(n.PortGUID(1)), "ping"),
+		"sysstat ping succeeded\n")
+	same(t, "host", w.run("h1", "ibsysstat", "-t", "20000", lid, "host"), n.Desc+"\n")
 
 	// A program on the host tells of its machine.
 	name, err := os.Hostname()
@@ -75,7 +76,7 @@ func TestIbsysstat(t *testing.T) {
 		out, _ := w.command("h1", "ibsysstat", lid, "host").CombinedOutput()
 		return strings.HasPrefix(string(out), name)
 	})
-	same(t, "ping of a program", w.run("h1", "ibsysstat", lid), "sysstat ping succeeded\n")
+	same(t, "ping of a program", w.run("h1", "ibsysstat", "-t", "20000", lid), "sysstat ping succeeded\n")
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func TestIbsysstat(t *testing.T) {
 			want++
 		}
 	}
-	cpus := w.run("h30", "ibsysstat", lid, "cpu")
+	cpus := w.run("h30", "ibsysstat", "-t", "20000", lid, "cpu")
 	if got := strings.Count(cpus, "cpu "); got < 1 || got > want {
 		t.Errorf("%d processors, want %d:\n%s", got, want, cpus)
 	}
@@ -102,7 +103,7 @@ func TestVendstat(t *testing.T) {
 	w := upGraph(t, g)
 	for _, n := range []*topo.Node{w.node("h7"), w.node("leaf6"), w.node("spine2")} {
 		before := int(w.Now() / 1e12)
-		out := w.run("h1", "vendstat", "-N", dec(w.lid(n, 1)))
+		out := w.run("h1", "vendstat", "-t", "20000", "-N", dec(w.lid(n, 1)))
 		s := map[string]string{}
 		for line := range strings.Lines(out) {
 			name, v, _ := strings.Cut(line, ":")
@@ -117,15 +118,16 @@ func TestVendstat(t *testing.T) {
 		}
 	}
 	leaf := dec(w.lid(w.node("leaf6"), 0))
-	wants(t, w.run("h1", "vendstat", "-i", leaf, "3"), "2 counter groups", "group0 mask 0x7", "group1 mask 0x106")
-	wants(t, w.run("h1", "vendstat", "-c", "0,1", leaf, "3"), "configuring group0 0 group1 1")
-	wants(t, w.run("h1", "vendstat", "-c", "2,8", "-G", hexGUID(w.node("leaf6").GUID), "3"),
+	wants(t, w.run("h1", "vendstat", "-t", "20000", "-i", leaf, "3"), "2 counter groups", "group0 mask 0x7",
+		"group1 mask 0x106")
+	wants(t, w.run("h1", "vendstat", "-t", "20000", "-c", "0,1", leaf, "3"), "configuring group0 0 group1 1")
+	wants(t, w.run("h1", "vendstat", "-t", "20000", "-c", "2,8", "-G", hexGUID(w.node("leaf6").GUID), "3"),
 		"configuring group0 2 group1 8")
-	out, _ := w.command("h1", "vendstat", "-c", "9,9", leaf, "3").CombinedOutput() // no such group
+	out, _ := w.command("h1", "vendstat", "-t", "20000", "-c", "9,9", leaf, "3").CombinedOutput() // no such group
 	wants(t, string(out), "config counter group set failure")
 	// The registers of an InfiniScale III: the time that ports have waited, which here is none.
 	spine := dec(w.lid(w.node("spine2"), 0))
-	wait := w.run("h1", "vendstat", "-w", spine)
+	wait := w.run("h1", "vendstat", "-t", "20000", "-w", spine)
 	same(t, "ports that have waited", wait, "")
-	wants(t, w.fails("h1", "vendstat", "-w", leaf), "Unsupported device ID")
+	wants(t, w.fails("h1", "vendstat", "-t", "20000", "-w", leaf), "Unsupported device ID")
 }
