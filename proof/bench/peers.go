@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"runtime"
 	"slices"
@@ -254,12 +255,15 @@ func (b *bench) ucxBy(ctx context.Context, run sides, address, test string, size
 	return figures, fmt.Errorf("ucx_perftest -t %s printed no figures: %s", test, out)
 }
 
-// freePort is a TCP port that nobody listens on just now.
+// freePort is a TCP port that nobody listens on, below those that the kernel gives to whoever does not care (32768 and
+// more by default): somebody else's connection might take one of them before the program does. Tests, beside which this
+// runs, take theirs from 14000 on.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	for range 1000 {
+		port := 11000 + rand.IntN(3000)
+		if l, err := net.Listen("tcp", ":"+strconv.Itoa(port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, errors.New("no port from 11000 to 13999 is free; next: end what listens there")
 }

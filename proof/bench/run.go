@@ -11,12 +11,17 @@ import (
 	"time"
 
 	"softib/internal/listening"
+	"softib/internal/patience"
 )
 
 // patient bounds a wait; what is awaited is part of the error when it is given up.
 func (b *bench) patient(ctx context.Context, what string) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, b.patience, fmt.Errorf(
-		"waited %v for %s; next: see by hand what it does, or let it take longer with -patience", b.patience, what))
+	most := b.patience
+	if b.smoke { // on a machine that does other things besides
+		most = patience.For(most)
+	}
+	return context.WithTimeoutCause(ctx, most, fmt.Errorf(
+		"waited %v for %s; next: see by hand what it does, or let it take longer with -patience", most, what))
 }
 
 // gaveUp is the error of a wait: the one that it ended with, or what was awaited if it took too long.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"softib/internal/built"
+	"softib/internal/patience"
 )
 
 // TestSmoke runs all that make bench measures, tiny and once, as make bench does: the command that make builds, and the
@@ -26,7 +26,7 @@ func TestSmoke(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", dir, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // what hangs is given up, and named, before
+	ctx, cancel := patience.Context(t.Context(), 6*time.Minute) // what hangs is given up, and named, before
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "bench"), "-smoke", "-softib", filepath.Join(dir, "softib"))
 	cmd.Dir, cmd.WaitDelay = "../..", time.Second
