@@ -1,6 +1,8 @@
 package umad
 
 import (
+	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +33,37 @@ func TestEdgesValgrind(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A program whose request's time is over is told so, or gets its answer, also by a daemon that had no turn meanwhile.
+func TestLateDaemon(t *testing.T) {
+	f := serve(t)
+	cmd := f.command(t, "h1", compile(t, "late.c"))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	says := func(want string) {
+		if !lines.Scan() || lines.Text() != want {
+			t.Errorf("it says %q, want %q", lines.Text(), want)
+		}
+	}
+	says("ready")
+	f.mu.Lock()
+	fmt.Fprintln(in, "go")
+	says("late")
+	f.mu.Unlock()
+	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,6 +18,9 @@ enum {
 	AGENTS_MAX = 32,     /* on one open port */
 	MAD_SIZE = 256,      /* a datagram, and the first segment of a long one */
 	MAD_HEADER = 24,
+	TID_OWN = 12,        /* of a transaction ID, the half that is the program's */
+	METHOD_RESPONSE = 0x80,
+	METHOD_TRAP_REPRESS = 7,
 	MAD_RMPP_HEADER = 36, /* the least that can be sent */
 	FLAG_USER_RMPP = 1,
 };

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "abi.h"
@@ -23,7 +24,18 @@ enum {
 	VENDOR2_LAST = 0x4f,
 
 	LENGTH_MAX = 64 << 20, /* of a datagram in many segments */
+	AWAITED_MAX = 64,      /* requests whose end is remembered; there may be more */
+	RETRIES_MAX = 1 << 30, /* as the daemon has it */
+	LATE_MS = 10000,       /* how much later than it should the daemon may tell of a request's end */
+	LOOK_MS = 50,          /* another thread may have taken what this one waits for */
 	DEAD_PAUSE_US = 50000,
+};
+
+/* A request of whose end the daemon has not told yet. */
+struct awaited {
+	uint32_t agent;
+	uint32_t tid; /* the half of it that is the program's */
+	int64_t due;  /* in milliseconds; 0: free */
 };
 
 /*
@@ -36,6 +48,8 @@ struct slot {
 	_Atomic uint64_t token;
 	_Atomic uint32_t agents; /* bit i: agent i is registered */
 	atomic_flag receiving;   /* between a look at a record and taking it */
+	atomic_flag noting;      /* holds awaited */
+	struct awaited awaited[AWAITED_MAX];
 	struct slot *next;
 };
 
@@ -72,20 +86,103 @@ static struct slot *take_slot(int fd, uint64_t token)
 	}
 	atomic_store(&s->token, token);
 	atomic_store(&s->agents, 0);
+	memset(s->awaited, 0, sizeof(s->awaited));
+	atomic_flag_clear(&s->noting);
 	atomic_flag_clear(&s->receiving);
 	return s;
 }
 
-/* In a child there is one thread, and it receives nothing yet. */
+/* In a child there is one thread, and it receives nothing yet. What its parent awaits is not its own. */
 static void after_fork(void)
 {
-	for (struct slot *s = atomic_load(&slots); s; s = s->next)
+	for (struct slot *s = atomic_load(&slots); s; s = s->next) {
+		memset(s->awaited, 0, sizeof(s->awaited));
+		atomic_flag_clear(&s->noting);
 		atomic_flag_clear(&s->receiving);
+	}
 }
 
 static void watch_forks(void)
 {
 	pthread_atfork(NULL, NULL, after_fork);
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+
+static void hold(struct slot *s)
+{
+	while (atomic_flag_test_and_set(&s->noting))
+		sched_yield();
+}
+
+/*
+ * A device tells of a request's end, an answer or that none came, as soon as
+ * its time is over, and programs rely on it: they wait for as long themselves
+ * and give up for good when nothing comes. The daemon tells as surely, but it
+ * may have had no turn. So it is remembered when it will tell at the latest.
+ */
+static void await_end(struct slot *s, const struct user_mad *mad)
+{
+	uint32_t tid, retries = mad->retries < RETRIES_MAX ? mad->retries : RETRIES_MAX;
+	uint8_t method = mad->data[3];
+	int64_t now = now_ms();
+
+	if (!mad->timeout_ms || method & METHOD_RESPONSE || method == METHOD_TRAP_REPRESS)
+		return; /* nothing answers it */
+	memcpy(&tid, mad->data + TID_OWN, sizeof(tid));
+	hold(s);
+	for (int i = 0; i < AWAITED_MAX; i++) {
+		struct awaited *a = &s->awaited[i];
+
+		if (a->due && a->due + LATE_MS > now)
+			continue;
+		*a = (struct awaited){ mad->agent_id, tid, now + mad->timeout_ms * (1LL + retries) };
+		break;
+	}
+	atomic_flag_clear(&s->noting);
+}
+
+static void end_of(struct slot *s, uint32_t agent, const uint8_t *data)
+{
+	uint32_t tid;
+
+	memcpy(&tid, data + TID_OWN, sizeof(tid));
+	hold(s);
+	for (int i = 0; i < AWAITED_MAX; i++)
+		if (s->awaited[i].tid == tid && s->awaited[i].agent == agent)
+			s->awaited[i].due = 0;
+	atomic_flag_clear(&s->noting);
+}
+
+static void forget_agent(struct slot *s, uint32_t agent)
+{
+	hold(s);
+	for (int i = 0; i < AWAITED_MAX; i++)
+		if (s->awaited[i].agent == agent)
+			s->awaited[i].due = 0;
+	atomic_flag_clear(&s->noting);
+}
+
+/* How long the daemon still has to tell of an end that is due; 0 if none is. */
+static int overdue_ms(struct slot *s)
+{
+	int64_t now = now_ms(), left = 0;
+
+	hold(s);
+	for (int i = 0; i < AWAITED_MAX; i++) {
+		int64_t due = s->awaited[i].due;
+
+		if (due && due <= now && due + LATE_MS - now > left)
+			left = due + LATE_MS - now;
+	}
+	atomic_flag_clear(&s->noting);
+	return left;
 }
 
 int umad_open_port(const char *ca_name, int portnum)
@@ -255,6 +352,7 @@ int umad_unregister(int fd, int agentid)
 	request.agent = agentid;
 	/* First here, so that no thread sends once the other side has forgotten it. */
 	atomic_fetch_and(&s->agents, ~(1u << agentid));
+	forget_agent(s, agentid);
 	return ask(&request, &reply, NULL, NULL, NULL) < 0 ? -1 : 0;
 }
 
@@ -347,7 +445,10 @@ int umad_send(int fd, int agentid, void *umad, int length, int timeout_ms, int r
 	if (!error) {
 		memcpy(&head, mad, sizeof(head));
 		head.length = sizeof(head) + length;
+		await_end(s, mad);
 		error = transmit(fd, &head, mad->data, length);
+		if (error)
+			end_of(s, agentid, mad->data);
 	}
 	errno = error == EPIPE || error == ECONNRESET ? EIO : error;
 	if (error)
@@ -358,8 +459,14 @@ int umad_send(int fd, int agentid, void *umad, int length, int timeout_ms, int r
 static int wait_input(int fd, int timeout_ms)
 {
 	struct pollfd input = { .fd = fd, .events = POLLIN };
-	int n = poll(&input, 1, timeout_ms);
+	int n = poll(&input, 1, timeout_ms), late;
+	struct slot *s;
 
+	if (n == 0 && timeout_ms > 0) {
+		s = find_slot(fd);
+		while (n == 0 && s && (late = overdue_ms(s)) > 0)
+			n = poll(&input, 1, late < LOOK_MS ? late : LOOK_MS);
+	}
 	return n == 1 ? 0 : n == 0 ? -ETIMEDOUT : -EIO;
 }
 
@@ -466,6 +573,8 @@ int umad_recv(int fd, void *umad, int *length, int timeout_ms)
 	while (s && atomic_flag_test_and_set(&s->receiving))
 		sched_yield();
 	error = take(fd, mad, length);
+	if (s && !error)
+		end_of(s, mad->agent_id, mad->data);
 	if (s)
 		atomic_flag_clear(&s->receiving);
 	if (error) {
