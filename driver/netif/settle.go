@@ -88,9 +88,9 @@ const (
 )
 
 // leaving counts the connections of /proc/net/tcp or tcp6 that have not ended yet: of those that no program has any
-// more (they have no inode) those whose peers have not taken all that was written, or do not know of the end; and open ones,
-// of whose end only the peers have to speak, or that a program has. The last program's end is told before the kernel
-// has closed its sockets.
+// more (they have no inode) those whose peers have not taken all that was written, or do not know of the end; and open
+// ones, of whose end only the peers have to speak, or that a program has. The last program's end is told before the
+// kernel has closed its sockets.
 func leaving(text []byte) (untold, open int) {
 	const state, inode = 3, 9 // columns
 	in := bufio.NewScanner(bytes.NewReader(text))
