@@ -127,7 +127,7 @@ func (w *world) perftest(first, second, name string, args ...string) (server, cl
 	w.Helper()
 	x := *w
 	if slices.Contains(args, "-D") { // who has it run for a time may want to know how fast it is
-		x.env = perftest.Pair(w)
+		x.env = perftest.Pair(w, perftest.OwnTime(w))
 	} else {
 		x.env = perftest.Pair(w, perftest.Quick)
 		args = append(args[:len(args):len(args)], "-n", strconv.Itoa(perftestMessages(args)))

@@ -41,6 +41,10 @@ var compiled = sync.OnceValues(func() ([]byte, error) {
 // Quick programs find their clock soon, and are wrong about speed. It is for Pair.
 const Quick = "SOFTIB_QUICK=1"
 
+// OwnTime has the seconds of -D be the processor time of each program. It is for Pair, and not for programs that sleep
+// until an event comes (-e): their time does not go on.
+func OwnTime(t testing.TB) string { return "SOFTIB_OWN_TIME=" + filepath.Join(t.TempDir(), "running") }
+
 // Pair makes what a server and its client share. The function that it returns adds that to the environment of each:
 // over rdma_cm the client connects only where the server listens.
 func Pair(t testing.TB, more ...string) func(env []string) []string {

@@ -1,5 +1,5 @@
 /*
- * Loaded before the libraries of perftest's programs, it spares tests two things.
+ * Loaded before the libraries of perftest's programs, it spares tests some things.
  *
  * The programs find out how fast the processor's clock is, for every line of results, by looking at the time of day for
  * a quarter of a second. They give up where they lose their core meanwhile, so they sleep at times; see gettimeofday.
@@ -8,13 +8,21 @@
  * Over rdma_cm they connect twice, by an event channel each time, and the client does not wait until the server listens
  * for the second time, nor does it survive a refusal. Each rdma_listen puts a byte into the pipe that SOFTIB_TURNS
  * names, if any, and the first rdma_connect of each event channel takes one out.
+ *
+ * With -D they send for so many seconds, in which a program on a busy machine may have had no turn. With SOFTIB_OWN_TIME
+ * these are seconds of processor time of the thread that sends and polls, so the sides end at different times; see
+ * alarm.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,12 +32,13 @@
 enum { FASTER = 16, NAP = 8 * 1000 * 1000, NAP_EVERY = 6 * 1000 * 1000 };
 
 static bool quick;
-static const char *turns_path;
+static const char *turns_path, *own_time_path;
 
 __attribute__((constructor)) static void look(void)
 {
 	quick = getenv("SOFTIB_QUICK");
 	turns_path = getenv("SOFTIB_TURNS");
+	own_time_path = getenv("SOFTIB_OWN_TIME");
 }
 
 static int64_t now_ns(void)
@@ -93,4 +102,52 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 		abort();
 	last = id->channel;
 	return next(id, param);
+}
+
+/* The file that SOFTIB_OWN_TIME names, which each side holds while its time runs. */
+static int running = -1;
+
+/*
+ * A thread that polls without an end has its time go on. One that sleeps until an event comes, as with -e, does not, and
+ * is not for this. The signal is that thread's, as the handler sets the next alarm.
+ */
+unsigned alarm(unsigned seconds)
+{
+	static bool has_timer;
+	static timer_t timer;
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM };
+
+	if (!own_time_path) {
+		unsigned (*next)(unsigned) = dlsym(RTLD_NEXT, "alarm");
+
+		return next(seconds);
+	}
+	if (!has_timer) {
+		event._sigev_un._tid = gettid();
+		running = open(own_time_path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+		if (running < 0 || flock(running, LOCK_SH) || timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer))
+			abort();
+		has_timer = true;
+	}
+	if (timer_settime(timer, 0, &(struct itimerspec){ .it_value.tv_sec = seconds }, NULL))
+		abort();
+	return 0;
+}
+
+/*
+ * ib_write_lat alone does not ask the other side whether it is done before it destroys its queue pair, and the other
+ * fails when it then answers the last message. So who is first waits until the other's time is over, too, or it is gone.
+ */
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	int (*next)(struct ibv_qp *) = dlsym(RTLD_NEXT, "ibv_destroy_qp");
+
+	if (running >= 0 && strcmp(program_invocation_short_name, "ib_write_lat") == 0) {
+		/* A lock that is let go first, as two that want to have more of theirs would wait for each other. */
+		if (flock(running, LOCK_UN) || flock(running, LOCK_EX))
+			abort();
+		close(running);
+		running = -1;
+	}
+	return next(qp);
 }
