@@ -41,6 +41,10 @@ var compiled = sync.OnceValues(func() ([]byte, error) {
 // Quick programs find their clock soon, and are wrong about speed. It is for Pair.
 const Quick = "SOFTIB_QUICK=1"
 
+// NoAlarm has programs with -D go on until somebody sends them SIGALRM, for each part of their time once: with -D 1
+// there is one, without a margin. It is for Pair and Steady.
+const NoAlarm = "SOFTIB_NO_ALARM=1"
+
 // OwnTime has the seconds of -D be the processor time of each program. It is for Pair, and not for programs that sleep
 // until an event comes (-e): their time does not go on.
 func OwnTime(t testing.TB) string { return "SOFTIB_OWN_TIME=" + filepath.Join(t.TempDir(), "running") }

@@ -11,7 +11,7 @@
  *
  * With -D they send for so many seconds, in which a program on a busy machine may have had no turn. With SOFTIB_OWN_TIME
  * these are seconds of processor time of the thread that sends and polls, so the sides end at different times; see
- * alarm.
+ * alarm. With SOFTIB_NO_ALARM they send until somebody sends them the signal.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -31,12 +31,13 @@
 
 enum { FASTER = 16, NAP = 8 * 1000 * 1000, NAP_EVERY = 6 * 1000 * 1000 };
 
-static bool quick;
+static bool quick, no_alarm;
 static const char *turns_path, *own_time_path;
 
 __attribute__((constructor)) static void look(void)
 {
 	quick = getenv("SOFTIB_QUICK");
+	no_alarm = getenv("SOFTIB_NO_ALARM");
 	turns_path = getenv("SOFTIB_TURNS");
 	own_time_path = getenv("SOFTIB_OWN_TIME");
 }
@@ -117,6 +118,8 @@ unsigned alarm(unsigned seconds)
 	static timer_t timer;
 	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM };
 
+	if (no_alarm)
+		return 0;
 	if (!own_time_path) {
 		unsigned (*next)(unsigned) = dlsym(RTLD_NEXT, "alarm");
 
