@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/internal/perftest"
 	"softib/operate/doctor"
 )
 
@@ -103,8 +104,10 @@ func TestNetworks(t *testing.T) {
 		wants(p, out, "Destination Host Unreachable")
 
 		p.stream("5201", "h4", "h3", "h3", "-n", "64M")
-		p.background("here", "h12", "sh", "-c", "echo here; exec rping -s -a 0.0.0.0 -C 3")
-		wants(p, p.inNet("h13", "sh", "-c", "rping -c -a h12 -C 3 -v 2>&1"), "rdma-ping-2")
+		// In the shell, because softib exec sets what is loaded first; and the client connects where the server listens.
+		turns := strings.Join(perftest.PairIn(p, p.dir)([]string{"LD_PRELOAD=$LD_PRELOAD"}), " ")
+		p.background("here", "h12", "sh", "-c", "echo here; "+turns+" exec rping -s -a 0.0.0.0 -C 3")
+		wants(p, p.inNet("h13", "sh", "-c", turns+" rping -c -a h12 -C 3 -v 2>&1"), "rdma-ping-2")
 		p.connected("h14", "h15")
 		p.leaves("h13", "h12")
 		p.byIP()
@@ -299,8 +302,8 @@ func (p *person) programs(server, client string) {
 	}{
 		{18515, []string{"ib_write_bw", "-F", "-n", "100"}, []string{"ib_write_bw", "-F", "-n", "100", server},
 			[]string{"65536", "100"}},
-		{19765, []string{"qperf"}, []string{"qperf", "-t", "1", server, "tcp_lat"}, []string{"tcp_lat"}},
-		{19765, nil, []string{"qperf", "-t", "1", "-cm", "1", server, "rc_lat"}, []string{"rc_lat"}},
+		{19765, []string{"qperf"}, []string{"qperf", "-t", "1", "-to", "60", server, "tcp_lat"}, []string{"tcp_lat"}},
+		{19765, nil, []string{"qperf", "-t", "1", "-to", "60", "-cm", "1", server, "rc_lat"}, []string{"rc_lat"}},
 	} {
 		if x.listen != nil {
 			p.background("here", server, append([]string{"sh", "-c", `echo here; exec "$@"`, "sh"}, x.listen...)...)

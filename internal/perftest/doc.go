@@ -7,6 +7,7 @@ package perftest
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,20 +54,31 @@ func OwnTime(t testing.TB) string { return "SOFTIB_OWN_TIME=" + filepath.Join(t.
 // over rdma_cm the client connects only where the server listens.
 func Pair(t testing.TB, more ...string) func(env []string) []string {
 	t.Helper()
-	pipe := filepath.Join(t.TempDir(), "turns")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+	return PairIn(t, t.TempDir(), more...)
+}
+
+// PairIn is Pair with what they share in a folder: that of the user who they belong to, if that is another.
+func PairIn(t testing.TB, dir string, more ...string) func(env []string) []string {
+	t.Helper()
+	pipe := filepath.Join(dir, "turns")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Chmod(pipe, 0o666)); err != nil { // whatever the umask
 		t.Fatal(err)
 	}
-	return Steady(t, append(more, "SOFTIB_TURNS="+pipe)...)
+	return steadyIn(t, dir, append(more, "SOFTIB_TURNS="+pipe)...)
 }
 
 // Steady returns a function that adds to the environment of programs what lets them find their clock on a busy machine.
 func Steady(t testing.TB, more ...string) func(env []string) []string {
 	t.Helper()
-	library := filepath.Join(t.TempDir(), "preload.so")
+	return steadyIn(t, t.TempDir(), more...)
+}
+
+func steadyIn(t testing.TB, dir string, more ...string) func(env []string) []string {
+	t.Helper()
+	library := filepath.Join(dir, "preload.so")
 	code, err := compiled()
 	if err == nil {
-		err = os.WriteFile(library, code, 0o700)
+		err = errors.Join(os.WriteFile(library, code, 0o700), os.Chmod(library, 0o755))
 	}
 	if err != nil {
 		t.Fatal(err)
