@@ -20,14 +20,14 @@ import (
 	"softib/driver/smrun"
 	"softib/internal/built"
 	"softib/internal/packetsock"
-	bearing "softib/internal/patience"
+	waits "softib/internal/patience" // the package has a patience of its own
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/sm"
 	"softib/verbs/attach/server"
 )
 
-// patience is how long a program may take on a machine that has nothing else to do; the slowest takes a second on an idle machine.
+// patience is how long a program may take on a machine that has nothing else to do; the slowest takes a second there.
 const patience = 60 * time.Second
 
 var (
@@ -309,7 +309,7 @@ const firmware = "1.2.3"
 // command is a program on a host. It is killed when its time is over or the test is.
 func (w *world) command(host, name string, args ...string) *exec.Cmd {
 	w.Helper()
-	ctx, cancel := bearing.Context(context.Background(), patience) // some run for processor time
+	ctx, cancel := waits.Context(context.Background(), patience) // some run for processor time
 	w.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, tool(w, name), args...)
 	cmd.WaitDelay = 5 * time.Second // for children of shell scripts that hold the pipe

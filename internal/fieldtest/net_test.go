@@ -104,7 +104,7 @@ func TestNetworks(t *testing.T) {
 		wants(p, out, "Destination Host Unreachable")
 
 		p.stream("5201", "h4", "h3", "h3", "-n", "64M")
-		// In the shell, because softib exec sets what is loaded first; and the client connects where the server listens.
+		// In the shell, because softib exec sets what is loaded first. The client connects where the server listens.
 		turns := strings.Join(perftest.PairIn(p, p.dir)([]string{"LD_PRELOAD=$LD_PRELOAD"}), " ")
 		p.background("here", "h12", "sh", "-c", "echo here; "+turns+" exec rping -s -a 0.0.0.0 -C 3")
 		wants(p, p.inNet("h13", "sh", "-c", turns+" rping -c -a h12 -C 3 -v 2>&1"), "rdma-ping-2")

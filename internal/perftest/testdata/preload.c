@@ -9,9 +9,9 @@
  * for the second time, nor does it survive a refusal. Each rdma_listen puts a byte into the pipe that SOFTIB_TURNS
  * names, if any, and the first rdma_connect of each event channel takes one out.
  *
- * With -D they send for so many seconds, in which a program on a busy machine may have had no turn. With SOFTIB_OWN_TIME
- * these are seconds of processor time of the thread that sends and polls, so the sides end at different times; see
- * alarm. With SOFTIB_NO_ALARM they send until somebody sends them the signal.
+ * With -D they send for so many seconds, in which a program on a busy machine may have had no turn. With
+ * SOFTIB_OWN_TIME these are seconds of processor time of the thread that sends and polls, so the sides end at different
+ * times; see alarm. With SOFTIB_NO_ALARM they send until somebody sends them the signal.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -109,8 +109,8 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 static int running = -1;
 
 /*
- * A thread that polls without an end has its time go on. One that sleeps until an event comes, as with -e, does not, and
- * is not for this. The signal is that thread's, as the handler sets the next alarm.
+ * A thread that polls without an end has its time go on. One that sleeps until an event comes, as with -e, does not,
+ * and is not for this. The signal is that thread's, as the handler sets the next alarm.
  */
 unsigned alarm(unsigned seconds)
 {
@@ -139,7 +139,8 @@ unsigned alarm(unsigned seconds)
 
 /*
  * ib_write_lat alone does not ask the other side whether it is done before it destroys its queue pair, and the other
- * fails when it then answers the last message. So who is first waits until the other's time is over, too, or it is gone.
+ * fails when it then answers the last message. So who is first waits until the other's time is over, too, or the other
+ * is gone.
  */
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
