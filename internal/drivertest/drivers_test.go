@@ -84,6 +84,9 @@ func after(more ...step) script {
 	return script{setup{Receives: 32, RNRTimer: 12, RNRRetry: 7}, append(slices.Clone(common), more...), false}
 }
 
+// losing is a script in which acknowledgements are lost.
+func (x script) losing(timeout uint8) script { x.setup.Timeout = timeout; return x }
+
 // with is a script from its beginning.
 func with(is setup, steps ...step) script { return script{is, steps, false} }
 
@@ -137,22 +140,24 @@ var scripts = map[string]script{
 	"a key that may only read": after(write.wrong("rights")),
 	"too far":                  after(write.wrong("bounds")),
 	"a wrong key of one's own": after(send.wrong("own key")),
-	"a cable is out":           after(happens(receiver, cableOut), send),
-	"its own cable is out":     after(happens(sender, cableOut), send),
+	"a cable is out":           after(happens(receiver, cableOut), send).losing(timeoutAll),
+	"its own cable is out":     after(happens(sender, cableOut), send).losing(timeoutAll),
 	"a cable is out for a while": after(happens(receiver, cableOut), send.begins(), discarded(1),
-		happens(receiver, cableIn), ends, send, write),
+		happens(receiver, cableIn), ends, send, write).losing(timeoutOne),
 	"a process stands still": after(happens(receiver, standsStill), send.begins(), happens(receiver, goesOn), ends,
 		send, happens(receiver, standsStill), write.begins(), happens(receiver, goesOn), ends, write),
 	"memory is deregistered": after(write, does(receiver, deregisters), write),
 	"memory is deregistered while a peer writes": after(cableDoes(fabric.Faults{Drop: 1}), write.begins(), hit(1),
-		does(receiver, deregisters), heals),
-	"a peer's queue pair fails": after(does(receiver, fails), send),
+		does(receiver, deregisters), heals).losing(timeoutOne),
+	"a peer's queue pair fails": after(does(receiver, fails), send).losing(timeoutAll),
 	"a queue pair fails": after(happens(receiver, standsStill), send.begins(), does(sender, fails),
 		happens(receiver, goesOn)),
-	"a packet is lost":        after(cableDoes(fabric.Faults{Drop: 1}), send.begins(), hit(1), heals, ends, send),
-	"all packets are lost":    after(cableDoes(fabric.Faults{Drop: 1}), send),
-	"a packet is damaged":     after(cableDoes(fabric.Faults{BER: 0.1}), send.begins(), hit(1), heals, ends, send),
-	"all packets are damaged": after(cableDoes(fabric.Faults{BER: 0.1}), write),
+	"a packet is lost": after(cableDoes(fabric.Faults{Drop: 1}), send.begins(), hit(1), heals, ends,
+		send).losing(timeoutOne),
+	"all packets are lost": after(cableDoes(fabric.Faults{Drop: 1}), send).losing(timeoutAll),
+	"a packet is damaged": after(cableDoes(fabric.Faults{BER: 0.1}), send.begins(), hit(1), heals, ends,
+		send).losing(timeoutOne),
+	"all packets are damaged": after(cableDoes(fabric.Faults{BER: 0.1}), write).losing(timeoutAll),
 	"packets are slow": after(cableDoes(fabric.Faults{Lag: 20 * ib.Millisecond}), send, write,
 		step{Op: hca.WRRDMARead, Bytes: 1000}, heals, send),
 	"nobody receives":     with(setup{RNRTimer: 12, RNRRetry: 2}, write, send),

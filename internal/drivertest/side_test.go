@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -28,6 +29,8 @@ type setup struct {
 	Unreliable         bool // a connection that nobody acknowledges
 	Receives           int
 	RNRTimer, RNRRetry uint8
+	// Timeout is the code of how long acknowledgements are waited for; 0 where none are lost.
+	Timeout uint8
 }
 
 // side is a program at one end.
@@ -66,7 +69,9 @@ const (
 	memBytes = 1 << 16
 	maxSends = 512
 	retries  = 1
-	timeout  = 18 // a second: nobody is sent anything again because the machine is busy
+	// In real time a process may have no turn, and nothing is to be sent again because of that: acknowledgements are
+	// waited for for two minutes where none is lost, for four seconds where one is, and for two where none will come.
+	timeout, timeoutOne, timeoutAll = 25, 20, 19
 )
 
 // newSide makes what the program needs. PSNs and what is in its memory follow from its LID, so that captures and
@@ -134,7 +139,7 @@ func (s *side) connect(to address) error {
 			return err
 		}
 	}
-	return h.ModifyQP(s.qp, hca.QPAttr{State: hca.StateRTS, Timeout: timeout, RetryCnt: retries,
+	return h.ModifyQP(s.qp, hca.QPAttr{State: hca.StateRTS, Timeout: cmp.Or(s.is.Timeout, timeout), RetryCnt: retries,
 		RNRRetry: s.is.RNRRetry, MaxRDAtomic: 4, SQPSN: s.address().PSN}, hca.MaskState|hca.MaskSQPSN|rts)
 }
 
