@@ -145,7 +145,7 @@ func (u *user) conquer(name, host, what string, until func(log string) bool, arg
 	defer cancel()
 	cmd := u.command(ctx, append([]string{"exec", "--name", name, host, "--", "opensm", "-f", file}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = waits.For(patience)
+	cmd.WaitDelay = inTime()
 	if err := cmd.Start(); err != nil {
 		u.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func TestContainer(t *testing.T) {
 // ping has rping send to a server and take from it, and compare, so many times.
 func (p *person) ping(host string, rounds int) {
 	p.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(inTime()); ; time.Sleep(10 * time.Millisecond) {
 		out, errs, status := p.softib("exec", "h2", "--", "rping", "-c", "-a", host, "-V", "-S", "60000", "-C",
 			strconv.Itoa(rounds))
 		switch {

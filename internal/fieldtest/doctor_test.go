@@ -29,7 +29,7 @@ func (w *world) doctors(host string, o doctor.RunOptions) *doctor.Report {
 	s, err := w.OpenMgmt(topo.PortRef{Node: w.node(host).Index, Port: 1})
 	w.check(err)
 	defer s.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	found, err := doctor.Run(ctx, s, o)
 	w.check(err)
@@ -174,7 +174,7 @@ func onSim(t *testing.T, g *topo.Graph) func(host string) smrun.Transport {
 		_ = server.Wait()
 	})
 	return func(host string) smrun.Transport {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := patient()
 		defer cancel()
 		p, err := ibsim.Dial(ctx, ibsim.Config{Host: host, Socket: socket, Wait: true})
 		if err != nil {
@@ -195,7 +195,7 @@ func TestDoctorOnIbsim(t *testing.T) {
 	look := func(host string) *doctor.Report {
 		tr := open(host)
 		defer tr.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := patient()
 		defer cancel()
 		found, err := doctor.Run(ctx, tr, doctor.RunOptions{Interval: 100 * time.Millisecond, Window: ibsim.InFlight,
 			Timeout: 2 * ib.Second})
@@ -219,7 +219,7 @@ func TestDoctorOnIbsim(t *testing.T) {
 	go func() { _ = run.Run(ctx) }()
 	select {
 	case <-run.Up():
-	case <-time.After(patience):
+	case <-time.After(inTime()):
 		t.Fatal("the subnet does not come up")
 	}
 	rep = look(hostID(g.Hosts()[3]))

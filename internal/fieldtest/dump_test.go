@@ -216,7 +216,7 @@ func simulated(t testing.TB, file string) string {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	})
-	for deadline := time.Now().Add(patience); !bound(t, name+":out9"); time.Sleep(5 * time.Millisecond) { // its last
+	for deadline := time.Now().Add(inTime()); !bound(t, name+":out9"); time.Sleep(5 * time.Millisecond) { // its last
 		if time.Now().After(deadline) {
 			t.Fatal("ibsim has no sockets")
 		}

@@ -64,7 +64,7 @@ func (u *user) command(ctx context.Context, args ...string) *exec.Cmd {
 // softib runs a command of softib to its end and returns what it printed and its status.
 func (u *user) softib(args ...string) (stdout, stderr string, status int) {
 	u.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	cmd := u.command(ctx, args...)
 	var out, errs bytes.Buffer
@@ -88,7 +88,7 @@ func (u *user) must(args ...string) string {
 // shows waits until a command of softib prints a text, however it ends.
 func (u *user) shows(text string, args ...string) {
 	u.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(inTime()); ; time.Sleep(20 * time.Millisecond) {
 		out, errs, _ := u.softib(args...)
 		if strings.Contains(out, text) {
 			return
@@ -126,7 +126,7 @@ func (u *user) takenOver(name, host string) {
 	cmd := u.command(ctx, "exec", "--name", name, host, "--", "opensm", "-p", "13", "-f",
 		filepath.Join(u.dir, host+".log"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = inTime()
 	if err := cmd.Start(); err != nil {
 		u.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func (u *user) takenOver(name, host string) {
 		b, _ := io.ReadAll(resp.Body)
 		return string(b)
 	}
-	for deadline := time.Now().Add(patience); !strings.Contains(alarms(), says); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(inTime()); !strings.Contains(alarms(), says); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			u.Fatalf("no alarm: %s", alarms())
 		}

@@ -30,6 +30,13 @@ import (
 // patience is how long a program may take on a machine that has nothing else to do; the slowest takes a second there.
 const patience = 60 * time.Second
 
+// patient is a context that lasts for as long as a program may take on this machine as it is, and inTime how long that
+// is by the load of now.
+func patient() (context.Context, context.CancelFunc) {
+	return waits.Context(context.Background(), patience)
+}
+func inTime() time.Duration { return waits.For(patience) }
+
 var (
 	scratch   string
 	buildOnce sync.Once
@@ -271,7 +278,7 @@ func (m *manager) said() string {
 // wait waits until something is true of the manager, and looks whenever it has said something.
 func (m *manager) wait(t testing.TB, what string, is func(*sm.Manager) bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(inTime())
 	look := time.NewTicker(20 * time.Millisecond) // for what makes no event
 	defer look.Stop()
 	for {
@@ -294,7 +301,7 @@ func (m *manager) wait(t testing.TB, what string, is func(*sm.Manager) bool) {
 // eventually waits until something of the fabric is true. The fabric has no event for everything that changes in it.
 func (w *world) eventually(what string, is func() bool) {
 	w.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(inTime())
 	for !is() {
 		if time.Now().After(deadline) {
 			w.Fatalf("waited in vain for %s", what)
@@ -309,7 +316,7 @@ const firmware = "1.2.3"
 // command is a program on a host. It is killed when its time is over or the test is.
 func (w *world) command(host, name string, args ...string) *exec.Cmd {
 	w.Helper()
-	ctx, cancel := waits.Context(context.Background(), patience) // some run for processor time
+	ctx, cancel := patient() // some run for processor time
 	w.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, tool(w, name), args...)
 	cmd.WaitDelay = 5 * time.Second // for children of shell scripts that hold the pipe

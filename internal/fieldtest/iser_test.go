@@ -1,7 +1,6 @@
 package fieldtest
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -28,7 +27,7 @@ func TestISER(t *testing.T) {
 	}
 	const target, initiator = "iqn.2026-11.test:disk", "iqn.2026-11.test:initiator"
 	number := strconv.Itoa(1000 + rand.IntN(30000)) // of this tgtd among all of the machine
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	daemon := p.command(ctx, "exec", "h1", "--", "tgtd", "-f", "-C", number, "--iser", "port=3260", "--iscsi",
 		fmt.Sprintf("portal=127.0.0.1:%d", freePort(p)))

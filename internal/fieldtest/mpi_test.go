@@ -2,7 +2,6 @@ package fieldtest
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -121,7 +120,7 @@ func (p *person) mpirun(hosts []string, ranks int, transports string, argv ...st
 	if err := os.Chown(dir, p.uid, -1); err != nil {
 		p.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	cmd := p.command(ctx)
 	via := mpiVia[transports]

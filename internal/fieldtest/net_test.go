@@ -32,6 +32,13 @@ func (p *person) inNet(host string, argv ...string) string {
 	return p.must(append([]string{"exec", "--net", host, "--"}, argv...)...)
 }
 
+// pings has a host ping another until that has answered, which the status tells; on a busy machine more than one answer
+// may come.
+func (p *person) pings(host string, args ...string) {
+	p.Helper()
+	p.inNet(host, append([]string{"ping", "-c1", "-w60"}, args...)...)
+}
+
 // background starts a program in the network of a host, and waits until its output has a word, which may be none.
 func (p *person) background(word, host string, argv ...string) *exec.Cmd {
 	p.Helper()
@@ -75,7 +82,7 @@ func (p *person) backgroundBy(flag, word, host string, argv ...string) *exec.Cmd
 	case <-heard:
 	case <-ended:
 		p.Fatalf("%s on %s has ended: %s", argv[0], host, said.String())
-	case <-time.After(patience):
+	case <-time.After(inTime()):
 		p.Fatalf("%s on %s says nothing of %q", argv[0], host, word)
 	}
 	return cmd
@@ -347,7 +354,7 @@ func (p *person) mpiByTCP(from, a, b string) {
 func (p *person) captured(a, b string) {
 	p.Helper()
 	file := filepath.Join(p.dir, "ip.pcapng")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	cmd := p.command(ctx, "capture", b, "-w", file)
 	if err := cmd.Start(); err != nil {
@@ -362,7 +369,7 @@ func (p *person) captured(a, b string) {
 		return false
 	})
 	p.background("here", b, "sh", "-c", "echo here; exec sleep 600")
-	wants(p, p.inNet(a, "ping", "-c1", "-w20", b), "1 received")
+	p.pings(a, b)
 	_ = cmd.Process.Signal(syscall.SIGINT)
 	_ = cmd.Wait()
 	out, err := exec.Command(tool(p, "tshark"), "-n", "-r", file, "-Y", "arp or icmp", "-T", "fields",
@@ -392,8 +399,8 @@ func (p *person) fails(a, b string) {
 	p.must("fault", "clear")
 	wants(p, <-done, "receiver")
 	// And somebody who has never spoken with it finds it: its groups are joined again.
-	wants(p, p.inNet("h16", "ping", "-c1", "-w20", b), "1 received")
-	wants(p, p.inNet("h16", "ping", "-6", "-c1", "-w20", "ip6-"+b), "1 received")
+	p.pings("h16", b)
+	p.pings("h16", "-6", "ip6-"+b)
 }
 
 // stays is a network in a namespace of ip netns.
@@ -409,7 +416,7 @@ func (p *person) stays(a, b string) {
 	if err != nil || !strings.Contains(string(out), "198.18.0.22/15") {
 		p.Errorf("the namespace has %s", out)
 	}
-	wants(p, p.inNet(b, "ping", "-c1", "-w20", a), "1 received")
+	p.pings(b, a)
 	wants(p, p.must("net", "list"), a+"  datagram, 0 programs, stays")
 	_, errs, _ := p.softib("net", "up", a, "--netns", space)
 	wants(p, errs, "has a network already", "next: softib net down")
@@ -449,7 +456,7 @@ func (p *person) connected(a, b string) {
 	in := func(host string, argv ...string) []string {
 		return append([]string{"exec", "--net=connected", host, "--"}, argv...)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	server := p.command(ctx, in(a, "iperf3", "-s", "-1")...)
 	if err := server.Start(); err != nil {
@@ -479,8 +486,8 @@ func (p *person) tenants() {
 	p.must("tenant", "create", "dry", "--hosts", "h21")
 	p.background("here", "h18", "sh", "-c", "echo here; exec sleep 600")
 	p.background("here", "h20", "sh", "-c", "echo here; exec sleep 600")
-	wants(p, p.inNet("h17", "ping", "-c1", "-w20", "h18"), "1 received")
-	wants(p, p.inNet("h19", "ping", "-c1", "-w20", "h20"), "1 received")
+	p.pings("h17", "h18")
+	p.pings("h19", "h20")
 	out, _, _ := p.softib("exec", "--net", "h17", "--", "ping", "-c1", "-W300", "h20")
 	wants(p, out, "Destination Host Unreachable")
 	wants(p, p.inNet("h17", "ls", "/sys/class/net"), "ib0.ffff")
@@ -509,9 +516,9 @@ func (p *person) children(a, b, third string) {
 			",creat,append")
 	}
 	ip6 := fmt.Sprintf("fd53:6f66:7469:%s::%x", strings.TrimPrefix(dev, "ib0."), 24)
-	wants(p, p.inNet(a, "ping", "-c1", "-w20", ip4), "1 received")
-	wants(p, p.inNet(a, "ping", "-6", "-c1", "-w20", ip6), "1 received")
-	wants(p, p.inNet(a, "ping", "-c1", "-w20", third), "1 received") // in the first they do know each other
+	p.pings(a, ip4)
+	p.pings(a, "-6", ip6)
+	p.pings(a, third) // in the first they do know each other
 	out, _, _ := p.softib("exec", "--net", a, "--", "ping", "-c1", "-W300", strings.TrimSuffix(ip4, "24")+"22")
 	wants(p, out, "Destination Host Unreachable")
 	p.eventually("a broadcast comes", func() bool {

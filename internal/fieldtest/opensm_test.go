@@ -32,7 +32,7 @@ func (w *world) opensm(host string, args ...string) (cmd *exec.Cmd, log string) 
 }
 
 // says waits until a log has a text.
-func (w *world) says(log, text string) { w.Helper(); w.saysAgain(log, text, 1, patience) }
+func (w *world) says(log, text string) { w.Helper(); w.saysAgain(log, text, 1, inTime()) }
 
 // saysAgain waits, at most so long, until a log has a text so many times.
 func (w *world) saysAgain(log, text string, times int, atMost time.Duration) {

@@ -133,7 +133,7 @@ func (w *world) whole(after string) {
 	w.sm.wait(w, "the sweeps after "+after+" to end", func(m *sm.Manager) bool { return !m.Sweeping() })
 	// A sweep that comes after may be at its tables just now.
 	var bad []string
-	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(inTime()); ; time.Sleep(2 * time.Millisecond) {
 		if bad = w.reachable(); len(bad) == 0 {
 			return
 		}

@@ -88,7 +88,7 @@ func TestRoutedTenants(t *testing.T) {
 		}
 	}
 	// Nothing tells from outside that a server of rdma_cm listens: who comes too early is refused.
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(inTime()); ; {
 		out, err := u.command(t.Context(), rping("h1", "-c", "-V", "-a", "198.18.0.6")...).CombinedOutput()
 		if err == nil {
 			break

@@ -1,7 +1,6 @@
 package fieldtest
 
 import (
-	"context"
 	"testing"
 
 	"softib/driver/live"
@@ -50,7 +49,7 @@ func (c *client) ask(t testing.TB, m mad.Method, id mad.AttrID, mask uint64, rec
 	msg = append(msg, make([]byte, mad.Size-len(msg))...)
 	env := mad.Envelope{LID: c.w.portInfo(c.node, 1).MasterSMLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI}
 	c.w.check(c.s.Send(c.id, madrpc.Message{Env: env, Data: msg, Timeout: ib.Second, Retries: 3}))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	for {
 		d, err := c.s.Recv(ctx)

@@ -3,7 +3,6 @@ package fieldtest
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -134,7 +133,7 @@ func TestSharedFabric(t *testing.T) {
 // both runs a program's two sides as two users.
 func both(t *testing.T, a *user, at string, b *user, to string, prog string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	port := freePort(t)
 	run := func(u *user, host string, more ...string) []string {
@@ -166,7 +165,7 @@ func TestWithdrawn(t *testing.T) {
 	tool(t, "ibv_asyncwatch")
 	s := newSharing(t)
 	a := s.as(t, alice, sharedGroup)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	cmd := a.command(ctx, "exec", "--name", "root/s", "h1", "--", "stdbuf", "-oL", "ibv_asyncwatch")
 	out, err := cmd.StdoutPipe()

@@ -66,7 +66,7 @@ func (t *talker) send(count int, to ib.LID, qpn ib.QPN, sl ib.SL) {
 	}
 	ah, err := t.pd.CreateAH(a)
 	t.w.check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	for range count {
 		t.w.check(t.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
@@ -151,7 +151,7 @@ func (s *stream) run(ctx context.Context, a, b *rcEnd) {
 			return
 		}
 		var wc [1]verbs.WC
-		wait, cancel := context.WithTimeout(context.Background(), patience)
+		wait, cancel := patient()
 		_, err := a.cq.Wait(wait, wc[:])
 		cancel()
 		switch {

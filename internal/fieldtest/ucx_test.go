@@ -2,7 +2,6 @@ package fieldtest
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"regexp"
 	"slices"
@@ -16,7 +15,7 @@ import (
 // other. Both must succeed. What they printed is returned.
 func (p *person) both(first, second string, port int, env, one, other []string) (server, client string) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	var out [2]bytes.Buffer
 	done := make(chan error, 1)

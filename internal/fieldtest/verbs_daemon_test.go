@@ -1,7 +1,6 @@
 package fieldtest
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"regexp"
@@ -9,14 +8,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	waits "softib/internal/patience" // the package has a patience of its own
 )
 
 // start starts a program on a host with softib exec.
 func (p *person) start(host, name string, args ...string) *program {
 	p.Helper()
-	ctx, cancel := waits.Context(context.Background(), patience)
+	ctx, cancel := patient()
 	p.Cleanup(cancel)
 	w := &world{TB: p.TB}
 	return w.starts(fmt.Sprintf("%s %s on %s", name, strings.Join(args, " "), host),

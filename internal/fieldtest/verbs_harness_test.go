@@ -113,7 +113,7 @@ func (p *program) await(text string) {
 // until waits until something is true of the program, and looks whenever it has said something and now and then.
 func (p *program) until(what string, is func() bool) {
 	p.Helper()
-	deadline, look := time.After(patience), time.NewTicker(2*time.Millisecond)
+	deadline, look := time.After(inTime()), time.NewTicker(2*time.Millisecond)
 	defer look.Stop()
 	for !is() {
 		select {

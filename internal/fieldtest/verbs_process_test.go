@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"softib/capi/dropin"
-	waits "softib/internal/patience" // the package has a patience of its own
 	"softib/verbs/attach/server"
 )
 
@@ -73,7 +72,7 @@ func TestRefusedVerbs(t *testing.T) {
 		t.Fatal(err)
 	}
 	as := func(uid int) *exec.Cmd {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := patient()
 		t.Cleanup(cancel)
 		cmd := exec.CommandContext(ctx, tool(t, "ibv_devinfo"))
 		h := w.host("h1")
@@ -114,7 +113,7 @@ func (i *idler) line(t testing.TB) string {
 // idle starts one with softib exec.
 func (p *person) idle(path, host string) *idler {
 	p.Helper()
-	ctx, cancel := waits.Context(context.Background(), patience)
+	ctx, cancel := patient()
 	p.Cleanup(cancel)
 	i := &idler{cmd: p.command(ctx, "exec", host, "--", path)}
 	i.cmd.Stderr = os.Stderr

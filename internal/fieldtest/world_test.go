@@ -88,7 +88,7 @@ func (p *person) command(ctx context.Context, args ...string) *exec.Cmd {
 // softib runs a command of softib to its end.
 func (p *person) softib(args ...string) (stdout, stderr string, status int) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	cmd := p.command(ctx, args...)
 	var out, errs bytes.Buffer
@@ -152,7 +152,7 @@ func (p *person) observer(host string) *observer {
 // observerBy is an observer whose script answers each line with a line.
 func (p *person) observerBy(host, script string) *observer {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	p.Cleanup(cancel)
 	cmd := p.command(ctx, "exec", host, "--", "sh", "-c", script)
 	in, err := cmd.StdinPipe()
@@ -190,7 +190,7 @@ func (o *observer) read(file string) string {
 // await looks until a file is as it should be.
 func (o *observer) await(file string, is func(string) bool) string {
 	o.p.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(inTime())
 	for {
 		got := o.read(file)
 		if is(got) {
@@ -363,7 +363,7 @@ $s exec h1 -- ibstat || exit 2
 $s exec h1 -- ls /sys/class/infiniband/softib0 2>/dev/null && exit 3
 $s exec -v h1 -- true || exit 4
 $s down || exit 5`
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := patient()
 	defer cancel()
 	cmd := p.command(ctx)
 	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", script, "sh", p.bin}
